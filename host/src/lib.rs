@@ -1,4 +1,7 @@
 //! Thunderhead: a plugin host for tensor programs.
 
+#![deny(unsafe_code)]
+
 pub mod ir;
+pub mod memory;
 pub mod ops;
