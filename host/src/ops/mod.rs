@@ -116,6 +116,9 @@ impl Traits {
     /// Several inputs may meet in one element of the result (accumulating scatter): order matters.
     pub const ACCUMULATES: Traits = Traits(1 << 8);
 
+    /// Writes its last tensor argument, a parameter of the trace: `copy_`. The host carries it out when a run succeeds.
+    pub const WRITES: Traits = Traits(1 << 9);
+
     /// Both sets together.
     pub const fn and(self, other: Traits) -> Traits {
         Traits(self.0 | other.0)
