@@ -1,1 +1,4 @@
-//! Thunderhead.
+//! Thunderhead: a plugin host for tensor programs.
+
+pub mod ir;
+pub mod ops;
