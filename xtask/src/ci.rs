@@ -8,7 +8,10 @@ use crate::tool::{self, Failure};
 
 /// `cargo xtask ci`: stops at the first check that fails.
 pub fn command(torch: Torch) -> Result<(), Failure> {
-    tool::run(tool::cargo().args(["fmt", "--all", "--check"]), "pass the format check (`cargo fmt` repairs it)")?;
+    tool::run(
+        tool::cargo().args(["fmt", "--all", "--check"]),
+        "pass the format check (`cargo fmt` repairs it)",
+    )?;
     let mut clippy = tool::cargo();
     clippy.args(["clippy", "--locked", "--all-targets"]);
     members(&mut clippy, torch)?;

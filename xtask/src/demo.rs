@@ -33,6 +33,9 @@ pub fn command(torch: Torch) -> Result<(), Failure> {
     trace.arg("trace").arg(&model).args(["--config", preset, "--stage", "execution"]);
     tool::run(&mut trace, "print the execution trace")?;
 
-    eprintln!("\n# the same by hand:\n{} run MODEL.pt2 --inputs IN.safetensors --config {preset}", program.display());
+    eprintln!(
+        "\n# the same by hand:\n{} run MODEL.pt2 --inputs IN.safetensors --config {preset}",
+        program.display()
+    );
     Ok(())
 }

@@ -65,7 +65,10 @@ impl Libtorch {
                 Some(folder) => Ok(PathBuf::from(folder).join("lib")),
                 None => {
                     let mut python = Command::new(python_name());
-                    python.args(["-c", "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))"]);
+                    python.args([
+                        "-c",
+                        "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib'))",
+                    ]);
                     let path = tool::output(&mut python, "ask Python where its torch is")?;
                     Ok(PathBuf::from(path.trim()))
                 }
@@ -118,7 +121,9 @@ pub fn fetch() -> Result<Libtorch, Failure> {
     if target.is_dir() {
         return Ok(Libtorch::Cached(target));
     }
-    eprintln!("libtorch {VERSION} is not on this machine: fetching PyTorch's wheel by pip (about {DOWNLOAD_MIB} MiB, once),");
+    eprintln!(
+        "libtorch {VERSION} is not on this machine: fetching PyTorch's wheel by pip (about {DOWNLOAD_MIB} MiB, once),"
+    );
     eprintln!("keeping its CPU part (about {KEPT_MIB} MiB) in {}", target.display());
     eprintln!("(to use another one, set LIBTORCH or LIBTORCH_USE_PYTORCH; `--no-torch` goes without)");
     let wheels = download(&staging)?;
@@ -186,7 +191,10 @@ fn cache_folder() -> Result<PathBuf, Failure> {
         Some(folder) => PathBuf::from(folder),
         None => {
             let home = set("HOME").ok_or_else(|| {
-                Failure::new("neither XDG_CACHE_HOME nor HOME is set", "set XDG_CACHE_HOME to a folder that may be written")
+                Failure::new(
+                    "neither XDG_CACHE_HOME nor HOME is set",
+                    "set XDG_CACHE_HOME to a folder that may be written",
+                )
             })?;
             PathBuf::from(home).join(".cache")
         }

@@ -59,13 +59,15 @@ fn suite(cargo: &mut Command, tree: &Path, total: &mut Counts) -> Result<(), Fai
     let mut child = started.map_err(|error| Failure::new(format!("could not start cargo: {error}"), ""))?;
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
     for line in BufReader::new(stdout).split(b'\n') {
-        let line = line.map_err(|error| Failure::new(format!("could not read what cargo prints: {error}"), ""))?;
+        let line =
+            line.map_err(|error| Failure::new(format!("could not read what cargo prints: {error}"), ""))?;
         let mut out = std::io::stdout().lock();
         // A closed pipe at the reader's side must not stop the tests.
         let _ = out.write_all(&line).and_then(|()| out.write_all(b"\n"));
         total.add(&String::from_utf8_lossy(&line));
     }
-    let status = child.wait().map_err(|error| Failure::new(format!("could not wait for cargo: {error}"), ""))?;
+    let status =
+        child.wait().map_err(|error| Failure::new(format!("could not wait for cargo: {error}"), ""))?;
     if status.success() { Ok(()) } else { Err(Failure::new(format!("cargo test ended with {status}"), "")) }
 }
 
@@ -95,7 +97,9 @@ mod tests {
     #[test]
     fn sums_what_cargo_says() {
         let mut counts = Counts::default();
-        counts.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s");
+        counts.add(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s",
+        );
         counts.add("test x::y ... ok");
         counts.add("test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out");
         assert_eq!(counts, Counts { passed: 14, failed: 3, skipped: 1 });

@@ -69,11 +69,13 @@ pub fn run_to_stderr(command: &mut Command, what: &str) -> Result<(), Failure> {
 
 /// Runs `command` and returns what it printed on stdout.
 pub fn output(command: &mut Command, what: &str) -> Result<String, Failure> {
-    let output = command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, what, &error))?;
+    let output =
+        command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, what, &error))?;
     if !output.status.success() {
         return Err(ended(command, what, &output.status.to_string()));
     }
-    String::from_utf8(output.stdout).map_err(|_| Failure::new(format!("could not {what}: its answer is not UTF-8"), ""))
+    String::from_utf8(output.stdout)
+        .map_err(|_| Failure::new(format!("could not {what}: its answer is not UTF-8"), ""))
 }
 
 /// Names the file in an I/O error.
@@ -127,7 +129,10 @@ fn answers(program: &str, args: &[&str]) -> bool {
 
 fn not_started(command: &Command, what: &str, error: &io::Error) -> Failure {
     let program = command.get_program().to_string_lossy();
-    Failure::new(format!("could not {what}: `{program}` does not start: {error}"), format!("is `{program}` installed?"))
+    Failure::new(
+        format!("could not {what}: `{program}` does not start: {error}"),
+        format!("is `{program}` installed?"),
+    )
 }
 
 fn ended(command: &Command, what: &str, status: &str) -> Failure {
