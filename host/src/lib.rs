@@ -1,1 +1,5 @@
 //! Thunderhead.
+#![deny(unsafe_code)]
+
+pub mod frontend;
+pub mod memory;
