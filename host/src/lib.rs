@@ -1,5 +1,7 @@
-//! Thunderhead.
+//! Thunderhead: a plugin host for tensor programs.
 #![deny(unsafe_code)]
 
 pub mod frontend;
+pub mod ir;
 pub mod memory;
+pub mod ops;
