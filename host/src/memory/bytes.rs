@@ -1,8 +1,7 @@
 //! Owned or mapped bytes with a stable address.
 
-use memmap2::Mmap;
+use super::ByteRange;
 use std::alloc::Layout;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -27,7 +26,7 @@ pub struct Bytes(Arc<Owner>);
 #[derive(Debug)]
 enum Owner {
     Heap { at: NonNull<u8>, layout: Layout, len: usize },
-    Map { map: Arc<Mmap>, range: Range<usize> },
+    File(ByteRange),
 }
 
 // SAFETY: the bytes are plain memory; who may write them when is the contract in this room's head.
@@ -57,17 +56,16 @@ impl Bytes {
         Ok(bytes)
     }
 
-    /// A part of a mapped file; none where the range leaves the map.
-    pub fn mapped(map: Arc<Mmap>, range: Range<usize>) -> Option<Bytes> {
-        (range.start <= range.end && range.end <= map.len())
-            .then(|| Bytes(Arc::new(Owner::Map { map, range })))
+    /// A part of a file, mapped or read; never written.
+    pub fn of_file(range: ByteRange) -> Bytes {
+        Bytes(Arc::new(Owner::File(range)))
     }
 
     /// Length in bytes.
     pub fn len(&self) -> usize {
         match &*self.0 {
             Owner::Heap { len, .. } => *len,
-            Owner::Map { range, .. } => range.len(),
+            Owner::File(range) => range.len(),
         }
     }
 
@@ -76,9 +74,9 @@ impl Bytes {
         self.len() == 0
     }
 
-    /// Is it a read-only map of a file?
-    pub fn is_mapped(&self) -> bool {
-        matches!(&*self.0, Owner::Map { .. })
+    /// Do they belong to a file, so that nothing may write them?
+    pub fn is_file(&self) -> bool {
+        matches!(&*self.0, Owner::File(_))
     }
 
     /// How many share these bytes.
@@ -95,7 +93,7 @@ impl Bytes {
     pub fn addr(&self) -> *mut u8 {
         match &*self.0 {
             Owner::Heap { at, .. } => at.as_ptr(),
-            Owner::Map { map, range } => map.as_ptr().wrapping_add(range.start).cast_mut(),
+            Owner::File(range) => range.as_ptr().cast_mut(),
         }
     }
 

@@ -9,11 +9,13 @@
 pub mod bytes;
 pub mod copy;
 pub mod element;
+mod map;
 pub mod operand;
 pub mod tensor;
 
 pub use bytes::{Bytes, OutOfMemory};
 pub use copy::{copy_operand, fill_zero};
 pub use element::Element;
+pub use map::{ByteRange, FileBytes};
 pub use operand::{Operand, OperandError};
 pub use tensor::{Tensor, TensorError};
