@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod claim;
+pub mod config;
 pub mod frontend;
 pub mod ir;
 pub mod lower;
