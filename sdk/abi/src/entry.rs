@@ -7,8 +7,8 @@
 //! identical types.
 
 use crate::basic::{Array, Str};
-use crate::{bind_1, claim_1, executor_1, host, kernel_1, lifecycle_1, selftest_1, workspace_1};
 use crate::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, options_1, parallel_1};
+use crate::{bind_1, claim_1, executor_1, host, kernel_1, lifecycle_1, selftest_1, workspace_1};
 use abi_stable::StableAbi;
 use abi_stable::library::{LibHeader, RootModule, RootModuleResult};
 use abi_stable::package_version_strings;
@@ -99,9 +99,7 @@ impl RootModule for DoorRef {
 /// `constructor` must return a [`DoorRef`], erased, as [`door_result`] does.
 pub const unsafe fn door_header(constructor: extern "C" fn() -> RootModuleResult) -> LibHeader {
     // SAFETY: the module type is `DoorRef` by the caller's word.
-    unsafe {
-        LibHeader::from_constructor::<DoorRef>(constructor, abi_stable::library::CheckTypeLayout::Yes)
-    }
+    unsafe { LibHeader::from_constructor::<DoorRef>(constructor, abi_stable::library::CheckTypeLayout::Yes) }
 }
 
 /// The body of the constructor for [`door_header`].

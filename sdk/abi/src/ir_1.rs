@@ -29,10 +29,6 @@ pub struct IrV1 {
     pub op_schema: unsafe extern "C" fn(ctx: Handle, name: Str, out: *mut Str) -> Status,
     /// [any] Gives the op to `write` as one line of text, for logs and messages. `op` is one the host handed out, within the
     /// call that it was handed to.
-    pub op_text: unsafe extern "C" fn(
-        ctx: Handle,
-        op: *const OpDesc,
-        write: WriteText,
-        to: *mut c_void,
-    ) -> Status,
+    pub op_text:
+        unsafe extern "C" fn(ctx: Handle, op: *const OpDesc, write: WriteText, to: *mut c_void) -> Status,
 }

@@ -12,8 +12,6 @@ pub const ID: &str = "kernel/1";
 pub mod kernel_flags {
     /// The kernel is right for other sizes of the same op, too.
     pub const SIZE_INDEPENDENT: u64 = 1;
-    /// `bind/1` may be asked for this kernel.
-    pub const BINDS: u64 = 2;
 }
 
 /// An output that may lie in an input's memory: same address, dims, strides and element size.
@@ -98,8 +96,7 @@ pub struct KernelV1 {
     pub size: u64,
     /// [may overlap] Makes a kernel for `op`, whose dims and strides are known. Fills `info`, or says why not in
     /// `error/1`. Constants are readable during this call: pack weights here.
-    pub make:
-        unsafe extern "C" fn(executor: Handle, op: *const OpDesc, info: *mut KernelInfo) -> Status,
+    pub make: unsafe extern "C" fn(executor: Handle, op: *const OpDesc, info: *mut KernelInfo) -> Status,
     /// [may overlap] Computes the outputs; they are complete when it returns. A kernel does not change after `make`.
     pub run: unsafe extern "C" fn(kernel: Handle, args: *const RunArgs) -> Status,
     /// [any] Lets go of a kernel that no call uses and nothing is bound to.

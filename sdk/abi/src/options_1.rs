@@ -44,6 +44,5 @@ pub struct OptionsV1 {
     pub size: u64,
     /// [any] Writes where the value of `key` is; it lives as long as the process. `INVALID_ARGUMENT` for a key that the manifest does not
     /// declare, `UNAVAILABLE` for one that has neither a value nor a default.
-    pub get:
-        unsafe extern "C" fn(ctx: Handle, key: Str, out: *mut *const OptionValue) -> Status,
+    pub get: unsafe extern "C" fn(ctx: Handle, key: Str, out: *mut *const OptionValue) -> Status,
 }

@@ -25,10 +25,6 @@ pub struct ParallelV1 {
     /// among them, and returns when all are done. Which thread takes which chunk is open: results must not depend
     /// on it. `body` must not unwind and not call `parallel_for`. The first status that is not `OK` is returned; chunks not begun by
     /// then may be left out.
-    pub parallel_for: unsafe extern "C" fn(
-        run: Handle,
-        n_chunks: u64,
-        body: ChunkBody,
-        ctx: *mut c_void,
-    ) -> Status,
+    pub parallel_for:
+        unsafe extern "C" fn(run: Handle, n_chunks: u64, body: ChunkBody, ctx: *mut c_void) -> Status,
 }

@@ -81,10 +81,7 @@ impl<const N: usize> Manifest<N> {
             bytes[idx] = text.as_bytes()[idx];
             idx += 1;
         }
-        Manifest {
-            head: ManifestHead { magic: MANIFEST_MAGIC, len: (N as u64).to_le_bytes() },
-            text: bytes,
-        }
+        Manifest { head: ManifestHead { magic: MANIFEST_MAGIC, len: (N as u64).to_le_bytes() }, text: bytes }
     }
 }
 
