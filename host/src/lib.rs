@@ -1,1 +1,8 @@
-//! Thunderhead.
+//! Thunderhead: a plugin host for tensor programs.
+#![deny(unsafe_code)]
+
+pub mod claim;
+pub mod frontend;
+pub mod ir;
+pub mod memory;
+pub mod ops;

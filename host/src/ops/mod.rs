@@ -1,0 +1,126 @@
+//! The op table: one declarative entry an op, everything else is derived from it.
+//!
+//! A family a file, `prims.*` and `torch.*` together; each file starts with its list `OPS`. Rooms never match on an
+//! op's name: what a pass must know of an op is a field here. Deliberately absent: executors and kernels.
+
+pub mod aten;
+pub mod build;
+pub mod call;
+pub mod emit;
+pub mod error;
+pub mod meta;
+pub mod samples;
+pub mod table;
+
+pub mod pointwise;
+
+pub use aten::{Aten, AtenArg, AtenCall, Import};
+pub use build::{Builder, Num, Operand, Tensor};
+pub use call::Call;
+pub use error::OpError;
+pub use samples::Sample;
+pub use table::{aten_owner, find, schemas, table};
+
+use crate::ir::{Arg, Dim, Type};
+
+/// An op: the one place where it is described.
+pub struct Op {
+    /// `prims.exp`, `torch.softmax`, `num.add`.
+    pub name: &'static str,
+    /// One sentence or two for the docs table: meaning, corners, source of a formula.
+    pub doc: &'static str,
+    /// Signature in the notation of the op list (`ir::schema`).
+    pub schema: &'static str,
+    /// Prim, or composite with its decomposition.
+    pub level: Level,
+    /// Types of the results.
+    pub meta: Meta,
+    /// What passes and claims must know of it.
+    pub traits: Traits,
+    /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
+    pub view: Option<ViewFn>,
+    /// The ATen overloads that become this op.
+    pub aten: &'static [Aten],
+    /// Sample calls for the conformance suite; at least one.
+    pub samples: &'static [Sample],
+}
+
+/// What an entry leaves out: `..Op::BASE`.
+impl Op {
+    /// A prim without traits, overloads or samples; entries say what differs.
+    pub const BASE: Op = Op {
+        name: "",
+        doc: "",
+        schema: "",
+        level: Level::Prim,
+        meta: Meta::FromDecomposition,
+        traits: Traits::NONE,
+        view: None,
+        aten: &[],
+        samples: &[],
+    };
+
+    /// Has it all these traits?
+    pub fn is(&self, traits: Traits) -> bool {
+        self.traits.0 & traits.0 == traits.0
+    }
+}
+
+/// Whether an op is taken apart when nobody claims it.
+pub enum Level {
+    /// No decomposition: `reference` has a kernel of this name (or the host itself does it).
+    Prim,
+    /// Made of other ops: emits them and gives what they yield, one for each result.
+    Composite(Decompose),
+}
+
+/// A decomposition. It may be asked with symbolic dims; it emits through the builder, which infers every type.
+pub type Decompose = fn(&mut Builder<'_>, &Call) -> Result<Vec<Arg>, OpError>;
+
+/// The types of the results of a call.
+pub enum Meta {
+    /// Worked out by this function. `None` in the list: that result is absent.
+    Fn(fn(&Call) -> Result<Vec<Option<Type>>, OpError>),
+    /// Those of the decomposition (composites only).
+    FromDecomposition,
+}
+
+/// Strides and offset (in elements) of a view's result, from the call (its `Call::tensor(0)` is the base) and the
+/// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
+pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
+
+/// A set of facts about an op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traits(pub u32);
+
+impl Traits {
+    /// No fact.
+    pub const NONE: Traits = Traits(0);
+    /// Element i of each result depends on element i of the inputs only.
+    pub const POINTWISE: Traits = Traits(1);
+    /// For prims: the result is the first tensor's memory seen with other strides, wherever strides suffice.
+    /// For composites: may be nothing but views; then the host has it before any executor is asked.
+    pub const VIEW: Traits = Traits(1 << 1);
+    /// Both operands may change places.
+    pub const COMMUTATIVE: Traits = Traits(1 << 2);
+    /// Cheap enough to compute again rather than save.
+    pub const CHEAP: Traits = Traits(1 << 3);
+    /// Has an effect beyond its results (`copy_`, `check`, `next_philox`): never removed, merged or moved across another.
+    pub const EFFECT: Traits = Traits(1 << 4);
+    /// The host does it itself; no executor is asked (numbers, checks on numbers, `next_philox`).
+    pub const HOST: Traits = Traits(1 << 5);
+    /// Result sizes are known only when it has run.
+    pub const DATA_SIZED: Traits = Traits(1 << 6);
+    /// Draws random numbers from the seed and offset that it is given.
+    pub const RANDOM: Traits = Traits(1 << 7);
+    /// Several inputs may meet in one element of the result (accumulating scatter): order matters.
+    pub const ACCUMULATES: Traits = Traits(1 << 8);
+
+    /// Writes its last tensor argument, a parameter of the trace: `copy_`. The host carries it out when a run succeeds.
+    pub const WRITES: Traits = Traits(1 << 9);
+
+    /// Both sets together.
+    pub const fn and(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+}
