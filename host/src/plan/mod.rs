@@ -7,6 +7,8 @@
 
 pub mod arena;
 pub mod build;
+pub mod diff;
+pub mod file;
 pub mod port;
 pub mod segment;
 
