@@ -5,5 +5,7 @@ pub mod claim;
 pub mod config;
 pub mod frontend;
 pub mod ir;
+pub mod lower;
 pub mod memory;
 pub mod ops;
+pub mod plan;

@@ -153,6 +153,7 @@ impl Walk<'_, '_> {
         }
         let host_op = entry.is_some_and(|op| op.is(Traits::HOST) || is_write(op));
         if host_op || self.try_view(&bsym)? {
+            self.written_value(&bsym, entry);
             bsym.block = None;
             return Ok(self.won(bsym, depth, HOST.into(), LayoutNeed::Any, Vec::new(), entry.is_none()));
         }
@@ -176,6 +177,16 @@ impl Walk<'_, '_> {
                 Ok(bsym)
             }
             None => self.unclaimed(bsym, depth, refusals, entry.is_none()),
+        }
+    }
+
+    /// The new value of a written parameter is the value written.
+    fn written_value(&mut self, bsym: &Bsym, entry: Option<&ops::Op>) {
+        if let (true, Some(result), Some(source)) =
+            (entry.is_some_and(is_write), bsym.defined().next(), bsym.args.first().and_then(Arg::value))
+        {
+            let strided = self.layouts.of(&self.trace, source);
+            self.layouts.set(result, strided);
         }
     }
 
