@@ -1,11 +1,15 @@
 //! The command line: one file a command. `args` is the grammar, `exit` the codes, `failure` what can go wrong here,
 //! `render` how things look. Nothing here can do what a user's program could not.
 
+#![allow(dead_code)]
 mod args;
+mod compare;
 mod exit;
 mod failure;
+mod fill;
 mod ops;
 mod render;
+mod tensors;
 
 use std::process::ExitCode;
 
