@@ -1,312 +1,274 @@
-//! The plan as a file: JSON that says before anything runs who runs what, why nobody else, and what it costs.
+//! A plan as a file: plain data with stable ids, made without running, to be read, kept and compared.
 //!
-//! Ids are stable: an op's is its value's name in the trace, so that two plans of one model can be compared.
+//! Ids: an op of the program goes by its (first) result, which is unique in a trace; a part of a decomposition by its
+//! parent's id and its place there. So the same op has the same id in plans of different configs. Deliberately absent:
+//! addresses, kernels, anything that differs between two runs of the same command.
 
-use super::build::{CheckSource, Place, Plan, Step, View};
+use super::build::{CopyRecord, Place, Plan, Step, View};
 use crate::claim::OpReport;
-use crate::ir::Trace;
+use crate::ir::{Bsym, Trace};
 use crate::lower::Lowered;
-use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A whole plan file.
+/// Version of the form below: one up when a field changes its meaning.
+pub const FORMAT: u32 = 1;
+
+/// A plan, ready to be written as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanFile {
-    /// Version of this format.
+    /// [`FORMAT`].
     pub plan: u32,
-    /// Name of the model, where it has one.
+    /// The model's name, where it has one.
     pub model: Option<String>,
-    /// What the sizes of the inputs were taken to be.
-    pub sizes: BTreeMap<String, i64>,
-    /// Counts and bytes.
-    pub summary: PlanSummary,
-    /// Each op that an executor or the host has, in the order of execution.
-    pub ops: Vec<PlanOp>,
-    /// What is done, in order. Steps of later segments are planned when their sizes are known.
-    pub steps: Vec<PlanStep>,
+    /// What was decided about each op that was asked, in the order of the walk: an op that was taken apart stands
+    /// before its parts.
+    pub ops: Vec<PlannedOp>,
+    /// What is done, in order.
+    pub steps: Vec<PlannedStep>,
     /// Copies that a layout forced.
-    pub copies: Vec<PlanCopy>,
-}
-
-/// Counts and bytes of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanSummary {
-    /// Ops by executor, the host's views and numbers included.
-    pub ops_by_executor: BTreeMap<String, u64>,
-    /// Composites that were taken apart.
-    pub taken_apart: u64,
-    /// Ops outside the op table.
-    pub opaque: u64,
-    /// Steps of the first segment.
-    pub steps: u64,
-    /// Fused regions.
-    pub regions: u64,
-    /// Copies that a layout forced.
-    pub copies: u64,
-    /// Their bytes.
-    pub copy_bytes: u64,
+    pub copies: Vec<PlannedCopy>,
+    /// How many ops of the execution trace each executor runs, `host` included.
+    pub ops_by_executor: BTreeMap<String, usize>,
     /// Bytes of the arena.
     pub arena_bytes: u64,
-    /// Bytes of outputs and of what else outlives the arena.
-    pub fresh_bytes: u64,
-    /// Arena and outputs.
-    pub peak_bytes: u64,
-    /// Parts planned one after another because sizes become known only when run.
-    pub segments: u64,
+    /// Most bytes of the arena in use at one time.
+    pub peak_live_bytes: u64,
+    /// Bytes of results that the caller is given.
+    pub output_bytes: u64,
+    /// In how many parts the program is planned; parts behind the first wait for sizes that only the run knows, and
+    /// are not in `steps`.
+    pub n_segments: usize,
 }
 
-/// One op.
+/// One op and who has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanOp {
-    /// Stable id.
+pub struct PlannedOp {
+    /// See the head of this file.
     pub id: String,
-    /// The op.
+    /// Its name.
     pub op: String,
     /// Node of the model.
-    pub origin: String,
-    /// How deep in decompositions.
+    pub at: String,
+    /// 0 for an op of the program.
     pub depth: u32,
     /// Who has it; none: taken apart.
     pub executor: Option<String>,
-    /// Region; none: its own step.
+    /// The region that it is in.
     pub region: Option<String>,
-    /// Outside the op table.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Is it outside the op table?
     pub opaque: bool,
-    /// Who did not take it, in the order asked.
-    pub refusals: Vec<PlanRefusal>,
+    /// Who was asked before, and why they do not take it.
+    pub refusals: Vec<PlannedRefusal>,
 }
 
-/// A refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanRefusal {
-    /// The executor.
+/// Why an executor does not take an op.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedRefusal {
+    /// Who.
     pub executor: String,
     /// Stable code.
     pub code: String,
-    /// Reason.
+    /// One sentence.
     pub sentence: String,
-    /// Argument or dim at fault.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The argument or dim at fault.
     pub at: Option<String>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PlanStep {
-    /// Number.
-    pub step: usize,
-    /// `kernel`, `copy`, `number`, `item`, `check`.
+pub struct PlannedStep {
+    /// `kernel`, `copy`, `number`, `item` or `check`.
     pub kind: String,
-    /// Id of its op; none: moves inputs or outputs.
+    /// The value whose statement it belongs to; none for copies of inputs and outputs.
+    pub value: Option<String>,
+    /// The op, for kernels.
     pub op: Option<String>,
     /// Who runs it.
     pub executor: String,
-    /// What it reads.
-    pub reads: Vec<PlanOperand>,
-    /// What it writes.
-    pub writes: Vec<PlanOperand>,
+    /// Operands.
+    pub inputs: Vec<PlannedView>,
+    /// Results.
+    pub outputs: Vec<PlannedView>,
     /// Scratch bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace_bytes: Option<u64>,
+    pub workspace_bytes: u64,
     /// (output, input) in one place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<(usize, usize)>,
 }
 
-/// An operand of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanOperand {
-    /// Whose memory.
+/// A tensor in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedView {
+    /// The value that the memory was made for.
     pub buffer: String,
-    /// `arena+512`, `param`, `fresh`, `by kernel`, `earlier`.
+    /// `arena`, `param`, `fresh` (the caller's), `earlier` (another segment's), `kernel` (allocated when it runs).
     pub place: String,
     /// Element type.
     pub dtype: String,
     /// Sizes.
     pub dims: Vec<i64>,
-    /// Strides in elements.
+    /// In elements.
     pub strides: Vec<i64>,
-    /// Offset in its buffer, in bytes.
+    /// From the start of the arena for `arena`, else of the buffer.
     pub offset_bytes: i64,
 }
 
-/// A copy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanCopy {
-    /// The step.
+/// A copy that a layout forced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCopy {
+    /// Index into `steps`.
     pub step: usize,
-    /// What is copied.
+    /// The value copied.
     pub value: String,
     /// Bytes.
     pub bytes: u64,
     /// Stable code.
     pub code: String,
-    /// Why.
+    /// One sentence.
     pub reason: String,
 }
 
 impl PlanFile {
-    /// The file of a plan.
-    pub fn of(lowered: &Lowered, first: &Plan, n_segments: usize, sizes: BTreeMap<String, i64>) -> PlanFile {
-        let trace = &lowered.trace;
-        let copies: Vec<PlanCopy> = first
-            .copies
-            .iter()
-            .map(|c| PlanCopy {
-                step: c.step,
-                value: c.value.to_string(),
-                bytes: c.bytes,
-                code: c.code.into(),
-                reason: c.reason.clone(),
-            })
-            .collect();
+    /// The plan of a lowered program and its first segment.
+    pub fn of(lowered: &Lowered, plan: &Plan, n_segments: usize) -> PlanFile {
+        let mut ops_by_executor = BTreeMap::new();
+        for who in lowered.trace.ops().filter_map(|bsym| bsym.who.as_ref()) {
+            *ops_by_executor.entry(who.executor.to_string()).or_insert(0) += 1;
+        }
         PlanFile {
-            plan: 1,
-            model: trace.model.as_ref().map(|m| m.to_string()),
-            sizes,
-            summary: PlanSummary::of(lowered, first, n_segments),
-            ops: ids(trace, &lowered.reports)
-                .zip(&lowered.reports)
-                .map(|(id, r)| PlanOp::of(id, r))
-                .collect(),
-            steps: first.steps.iter().enumerate().map(|(i, s)| PlanStep::of(lowered, first, i, s)).collect(),
-            copies,
-        }
-    }
-
-    /// As JSON, indented.
-    pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a plan file is plain data")
-    }
-
-    /// Reads a plan file; the error says where it is wrong.
-    pub fn from_json(text: &str) -> Result<PlanFile, String> {
-        serde_json::from_str(text).map_err(|e| e.to_string())
-    }
-}
-
-impl PlanSummary {
-    /// Counts and bytes of a plan whose first segment is `first`.
-    pub fn of(lowered: &Lowered, first: &Plan, n_segments: usize) -> PlanSummary {
-        let mut s = PlanSummary { segments: n_segments as u64, ..PlanSummary::default() };
-        for stmt in &lowered.trace.body {
-            if let Some(who) = stmt.op().and_then(|b| b.who.as_ref()) {
-                *s.ops_by_executor.entry(who.executor.to_string()).or_default() += 1;
-            }
-        }
-        s.taken_apart = lowered.reports.iter().filter(|r| r.executor.is_none()).count() as u64;
-        s.opaque = lowered.reports.iter().filter(|r| r.opaque).count() as u64;
-        s.steps = first.steps.len() as u64;
-        s.copies = first.copies.len() as u64;
-        s.copy_bytes = first.copies.iter().map(|c| c.bytes).sum();
-        s.arena_bytes = first.arena_bytes;
-        s.fresh_bytes = first.buffers.iter().filter(|b| b.place == Place::Fresh).map(|b| b.bytes).sum();
-        s.peak_bytes = s.arena_bytes + s.fresh_bytes;
-        s
-    }
-}
-
-/// Ids of the reports' ops: the value's name; where a name stands twice (an op without results), a number behind it.
-fn ids<'a>(trace: &'a Trace, reports: &'a [OpReport]) -> impl Iterator<Item = String> + 'a {
-    let mut seen: FxHashMap<String, u32> = FxHashMap::default();
-    reports.iter().map(move |r| {
-        let name = r.value.map_or_else(|| r.origin.to_string(), |v| trace.value(v).name.to_string());
-        let n = seen.entry(name.clone()).or_default();
-        *n += 1;
-        if *n == 1 { name } else { format!("{name}#{n}") }
-    })
-}
-
-impl PlanOp {
-    fn of(id: String, r: &OpReport) -> PlanOp {
-        PlanOp {
-            id,
-            op: r.op.to_string(),
-            origin: r.origin.to_string(),
-            depth: r.depth,
-            executor: r.executor.as_ref().map(|e| e.to_string()),
-            region: None,
-            opaque: r.opaque,
-            refusals: r
-                .refusals
+            plan: FORMAT,
+            model: lowered.trace.model.as_ref().map(ToString::to_string),
+            ops: planned_ops(&lowered.trace, &lowered.reports),
+            steps: plan
+                .steps
                 .iter()
-                .map(|f| PlanRefusal {
-                    executor: f.executor.clone(),
-                    code: f.code.clone(),
-                    sentence: f.sentence.clone(),
-                    at: f.at.clone(),
-                })
+                .enumerate()
+                .map(|(i, step)| planned_step(lowered, plan, i, step))
                 .collect(),
+            copies: plan.copies.iter().map(planned_copy).collect(),
+            ops_by_executor,
+            arena_bytes: plan.arena_bytes,
+            peak_live_bytes: plan.peak_live_bytes,
+            output_bytes: plan.buffers.iter().filter(|b| b.place == Place::Fresh).map(|b| b.bytes).sum(),
+            n_segments,
         }
+    }
+
+    /// Ops that no executor of the order took and that fell to `last_resort`.
+    pub fn n_last_resort(&self, last_resort: &str, order: &[String]) -> usize {
+        let fell = |op: &&PlannedOp| op.executor.as_deref() == Some(last_resort);
+        if order.iter().any(|name| name == last_resort) { 0 } else { self.ops.iter().filter(fell).count() }
     }
 }
 
-impl PlanStep {
-    fn of(lowered: &Lowered, plan: &Plan, index: usize, step: &Step) -> PlanStep {
-        let host = || crate::claim::walk::HOST.to_string();
-        let operand = |v: &View| PlanOperand::of(plan, v);
-        let op = plan.step_stmts[index].and_then(|at| lowered.trace.body[at].op()).map(|b| {
-            b.defined().next().map_or_else(|| b.op.to_string(), |v| lowered.trace.value(v).name.to_string())
-        });
-        let base = PlanStep {
-            step: index,
-            kind: "number".into(),
-            op,
-            executor: host(),
-            reads: Vec::new(),
-            writes: Vec::new(),
-            workspace_bytes: None,
-            in_place: None,
-        };
-        match step {
-            Step::Kernel(k) => PlanStep {
-                kind: "kernel".into(),
-                executor: k.executor.to_string(),
-                reads: k.inputs.iter().map(operand).collect(),
-                writes: k.outputs.iter().map(operand).collect(),
-                workspace_bytes: k.workspace.map(|b| plan.buffers[b].bytes),
-                in_place: k.in_place,
-                ..base
-            },
-            Step::Copy { from, to } => PlanStep {
-                kind: "copy".into(),
-                reads: vec![operand(from)],
-                writes: vec![operand(to)],
-                ..base
-            },
-            Step::Number { .. } => base,
-            Step::Item { from, .. } => PlanStep { kind: "item".into(), reads: vec![operand(from)], ..base },
-            Step::Check { condition, .. } => {
-                let reads = match condition {
-                    CheckSource::Tensor(v) => vec![operand(v)],
-                    CheckSource::Number(_) => Vec::new(),
-                };
-                PlanStep { kind: "check".into(), reads, ..base }
+fn planned_ops(trace: &Trace, reports: &[OpReport]) -> Vec<PlannedOp> {
+    // Ids of the ops that the current one is a part of, and how many parts of each were seen.
+    let mut parents: Vec<(String, usize)> = Vec::new();
+    let mut ops = Vec::with_capacity(reports.len());
+    for (i, report) in reports.iter().enumerate() {
+        parents.truncate(report.depth as usize);
+        let id = match parents.last_mut() {
+            Some((parent, n_parts)) => {
+                *n_parts += 1;
+                format!("{parent}/{}", *n_parts - 1)
             }
-        }
+            // An op without a result is a check or a write: its place among all ops is all that tells it apart.
+            None => report.value.map_or_else(|| format!("#{i}"), |value| trace.value(value).name.to_string()),
+        };
+        parents.push((id.clone(), 0));
+        ops.push(PlannedOp {
+            id,
+            op: report.op.to_string(),
+            at: report.origin.to_string(),
+            depth: report.depth,
+            executor: report.executor.as_ref().map(ToString::to_string),
+            region: None,
+            opaque: report.opaque,
+            refusals: report.refusals.iter().map(planned_refusal).collect(),
+        });
+    }
+    ops
+}
+
+fn planned_refusal(refusal: &crate::claim::Refusal) -> PlannedRefusal {
+    PlannedRefusal {
+        executor: refusal.executor.clone(),
+        code: refusal.code.clone(),
+        sentence: refusal.sentence.clone(),
+        at: refusal.at.clone(),
     }
 }
 
-impl PlanOperand {
-    fn of(plan: &Plan, v: &View) -> PlanOperand {
-        let buffer = &plan.buffers[v.buffer];
-        let place = match buffer.place {
-            Place::Arena(offset) => format!("arena+{offset}"),
-            Place::Param(_) => "param".into(),
-            Place::Earlier(_) => "earlier".into(),
-            Place::Fresh => "fresh".into(),
-            Place::ByKernel => "by kernel".into(),
-            Place::Unplaced => "nowhere".into(),
-        };
-        PlanOperand {
-            buffer: buffer.name.to_string(),
-            place,
-            dtype: v.dtype.name().into(),
-            dims: v.dims.clone(),
-            strides: v.strides.clone(),
-            offset_bytes: v.offset_bytes,
+fn planned_copy(copy: &CopyRecord) -> PlannedCopy {
+    PlannedCopy {
+        step: copy.step,
+        value: copy.value.to_string(),
+        bytes: copy.bytes,
+        code: copy.code.to_owned(),
+        reason: copy.reason.clone(),
+    }
+}
+
+fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> PlannedStep {
+    let stmt = plan.step_stmts.get(i).copied().flatten().and_then(|at| lowered.trace.body.get(at));
+    let bsym: Option<&Bsym> = stmt.and_then(|stmt| stmt.op());
+    let view = |view: &View| planned_view(plan, view);
+    let mut planned = PlannedStep {
+        kind: String::new(),
+        value: bsym.and_then(|b| b.defined().next()).map(|v| lowered.trace.value(v).name.to_string()),
+        op: None,
+        executor: crate::claim::walk::HOST.to_owned(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        workspace_bytes: 0,
+        in_place: None,
+    };
+    let kind = match step {
+        Step::Kernel(kernel) => {
+            planned.op = Some(kernel.spec.op.to_string());
+            planned.executor = kernel.executor.to_string();
+            planned.inputs = kernel.inputs.iter().map(view).collect();
+            planned.outputs = kernel.outputs.iter().map(view).collect();
+            planned.workspace_bytes =
+                kernel.workspace.and_then(|b| plan.buffers.get(b)).map_or(0, |b| b.bytes);
+            planned.in_place = kernel.in_place;
+            "kernel"
         }
+        Step::Copy { from, to } => {
+            planned.inputs = vec![view(from)];
+            planned.outputs = vec![view(to)];
+            "copy"
+        }
+        Step::Number { name, .. } => {
+            planned.op = Some(name.to_string());
+            "number"
+        }
+        Step::Item { from, .. } => {
+            planned.inputs = vec![view(from)];
+            "item"
+        }
+        Step::Check { .. } => "check",
+    };
+    planned.kind = kind.to_owned();
+    planned
+}
+
+fn planned_view(plan: &Plan, view: &View) -> PlannedView {
+    let buffer = plan.buffers.get(view.buffer);
+    let (place, start) = match buffer.map(|buffer| buffer.place) {
+        Some(Place::Arena(offset)) => ("arena", i64::try_from(offset).unwrap_or(i64::MAX)),
+        Some(Place::Param(_)) => ("param", 0),
+        Some(Place::Earlier(_)) => ("earlier", 0),
+        Some(Place::Fresh) => ("fresh", 0),
+        Some(Place::ByKernel) => ("kernel", 0),
+        Some(Place::Unplaced) | None => ("unplaced", 0),
+    };
+    PlannedView {
+        buffer: buffer.map(|buffer| buffer.name.to_string()).unwrap_or_default(),
+        place: place.to_owned(),
+        dtype: view.dtype.to_string(),
+        dims: view.dims.clone(),
+        strides: view.strides.clone(),
+        offset_bytes: start.saturating_add(view.offset_bytes),
     }
 }

@@ -16,6 +16,8 @@ pub use build::{
     BufferPlan, CopyRecord, KernelStep, NumberSource, Place, Plan, PlanError, PlanInput, Step, View, Write,
     build,
 };
+pub use diff::{OpDiff, PlanDiff, TotalDiff};
+pub use file::{PlanFile, PlannedCopy, PlannedOp, PlannedRefusal, PlannedStep, PlannedView};
 pub use port::{
     Bound, Constant, Fault, FaultKind, Io, Kernel, KernelInfo, KernelMaker, Number, Parallel, RunContext,
 };
