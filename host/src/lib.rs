@@ -8,4 +8,7 @@ pub mod ir;
 pub mod lower;
 pub mod memory;
 pub mod ops;
+pub mod passes;
 pub mod plan;
+pub mod run;
+pub mod threads;

@@ -15,7 +15,8 @@
 use super::layout::Layouts;
 use super::port::{Claimant, LayoutNeed, StaticClaim};
 use super::refusal::{Refusal, codes};
-use super::spec::{OpSpec, SpecError, origin};
+use super::spec::{OpSpec, SpecError};
+use crate::ir::trace::origin;
 use crate::ir::{Arg, Block, Bsym, Name, Schemas, Stage, Stmt, Trace, ValueId, Who};
 use crate::ops::{self, OpError, Traits};
 

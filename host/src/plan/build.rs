@@ -2,9 +2,10 @@
 
 use super::arena::Arena;
 use super::port::{Constant, Fault, Kernel, KernelMaker};
-use crate::claim::spec::{SpecArg, SpecInt, origin};
+use crate::claim::spec::{SpecArg, SpecInt};
 use crate::claim::walk::HOST;
 use crate::claim::{LayoutNeed, OpSpec, Refusal, TensorSpec};
+use crate::ir::trace::origin;
 use crate::ir::{Arg, Bsym, Dim, Dtype, Name, RoleKind, Schemas, Stmt, Symbol, Trace, ValueId};
 use crate::lower::Lowered;
 use crate::memory::operand::{contiguous_strides, is_contiguous};

@@ -134,9 +134,12 @@ pub fn bind_inputs(module: &Module, trace: &Trace, inputs: &[Value]) -> Result<B
                     let wanted = crate::ops::meta::show(&ty.dims);
                     return Err(InputError::Rank { name: name_of(i), found: t.dims().to_vec(), wanted });
                 }
-                equations.extend(
-                    ty.dims.iter().zip(t.dims()).enumerate().map(|(d, (dim, n))| Equation { input: i, at: Some(d), dim, value: *n }),
-                );
+                equations.extend(ty.dims.iter().zip(t.dims()).enumerate().map(|(d, (dim, n))| Equation {
+                    input: i,
+                    at: Some(d),
+                    dim,
+                    value: *n,
+                }));
             }
             (Type::Number(ty), given) => {
                 let number = number_input(ty.kind, given).ok_or_else(|| InputError::Kind {
@@ -196,7 +199,12 @@ fn solve(
             let rest = e.value.saturating_sub(c);
             if k == 0 || rest % k != 0 {
                 let wanted = format!("{}, so {rest} must be a multiple of {k}", e.dim);
-                return Err(InputError::Size { name: name_of(e.input), dim: e.at.unwrap_or(0), found: e.value, wanted });
+                return Err(InputError::Size {
+                    name: name_of(e.input),
+                    dim: e.at.unwrap_or(0),
+                    found: e.value,
+                    wanted,
+                });
             }
             bound.sizes.insert(s, rest / k);
             source.insert(s, e.input);
@@ -204,7 +212,8 @@ fn solve(
     }
     for decl in module.dims.iter().filter(|d| d.symbol.kind == SymKind::Input) {
         let Some(&found) = bound.sizes.get(&decl.symbol) else { continue };
-        let inside = found >= decl.low && decl.high.is_none_or(|h| found <= h) && found % decl.step.max(1) == 0;
+        let inside =
+            found >= decl.low && decl.high.is_none_or(|h| found <= h) && found % decl.step.max(1) == 0;
         if !inside {
             let high = decl.high.map_or_else(String::new, |h| h.to_string());
             let step = if decl.step > 1 { format!(" in steps of {}", decl.step) } else { String::new() };

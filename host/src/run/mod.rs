@@ -3,15 +3,16 @@
 //! Invariants: a run makes no decision (the plan made them all); state, caches and written inputs change only when the
 //! whole run has succeeded; outputs are the caller's own. Deliberately absent: claims and layouts.
 
-pub mod value;
-pub mod inputs;
-pub mod numbers;
-pub mod instance;
 pub mod compile;
+pub mod inputs;
+pub mod instance;
+pub mod numbers;
 pub mod session;
+pub mod value;
 
-pub use compile::{CompileError, Compiled, Executors, OrderEntry, RunOptions, compile};
+pub use compile::{CompileError, Compiled, Executors, OrderEntry, compile};
 pub use inputs::{InputError, bind_inputs};
 pub use instance::RunError;
+
 pub use session::{Session, SessionError, SessionOptions, StateError};
 pub use value::Value;

@@ -64,7 +64,8 @@ impl Pool {
     /// A pool for up to `threads` threads, callers included. Threads start at the first job.
     pub fn new(threads: usize) -> Pool {
         let posted = Posted { job: None, sleeping: 0, ending: false };
-        let shared = Arc::new(Shared { posted: Mutex::new(posted), wake: Condvar::new(), news: AtomicU64::new(0) });
+        let shared =
+            Arc::new(Shared { posted: Mutex::new(posted), wake: Condvar::new(), news: AtomicU64::new(0) });
         Pool { shared, workers: Mutex::new(Vec::new()), n_workers: threads.saturating_sub(1) }
     }
 
@@ -180,7 +181,8 @@ impl Shared {
             let Some(JobPtr(at)) = posted.job else { continue };
             // SAFETY: the job is posted and the lock is held, so its caller is still in `parallel_for`.
             let job = unsafe { at.as_ref() };
-            let seat = job.seats.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).is_ok();
+            let seat =
+                job.seats.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)).is_ok();
             if !seat {
                 continue;
             }
@@ -248,7 +250,9 @@ mod tests {
     fn a_panic_reaches_the_caller_and_the_pool_lives() {
         let pool = Pool::new(2);
         for _ in 0..20 {
-            let r = catch_unwind(AssertUnwindSafe(|| pool.parallel_for(2, 8, &|i| assert!(i != 5, "chunk five"))));
+            let r = catch_unwind(AssertUnwindSafe(|| {
+                pool.parallel_for(2, 8, &|i| assert!(i != 5, "chunk five"))
+            }));
             assert!(r.is_err());
         }
         pool.parallel_for(2, 8, &|_| {});

@@ -187,6 +187,7 @@ unsafe extern "C" fn get(ctx: Handle, key: Str, out: *mut *const OptionValue) ->
 unsafe extern "C" fn alloc_output(
     run: Handle,
     output: u32,
+    claimed: u32,
     dims: *const i64,
     rank: u32,
     out: *mut *const TensorView,
@@ -199,7 +200,11 @@ unsafe extern "C" fn alloc_output(
     let fits = expected.len() == dims.len()
         && expected.iter().zip(dims).all(|(expected, dim)| *dim >= 0 && (*expected == -1 || expected == dim));
     let mut allocated = run.allocated.borrow_mut();
-    if !fits || !expected.contains(&-1) || allocated.iter().any(|(of, ..)| *of == output as usize) {
+    if !fits
+        || (claimed != 0 && claimed != dtype.code())
+        || !expected.contains(&-1)
+        || allocated.iter().any(|(of, ..)| *of == output as usize)
+    {
         return status::INVALID_ARGUMENT;
     }
     let numel: i64 = dims.iter().product();
