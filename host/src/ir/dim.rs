@@ -420,7 +420,8 @@ impl Dim {
         let mut terms = Vec::with_capacity(a.terms.len());
         let mut constant = 0i64;
         for t in &a.terms {
-            if t.coeff % d.coeff != 0 {
+            // Checked: i64's minimum has no quotient by -1.
+            if t.coeff.checked_rem(d.coeff)? != 0 {
                 return None;
             }
             let mut factors = t.factors.clone();

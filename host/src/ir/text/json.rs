@@ -359,7 +359,7 @@ impl Reader<'_> {
         let name = string_of(v, at)?;
         self.scope.get(name).ok_or_else(|| {
             let message = format!("`%{}` is not defined here", shortened(name));
-            Fault::new(Code::UndefinedValue, message, None, at).nearest(name, self.scope.names())
+            Fault::new(Code::UndefinedValue, message, None, at).nearest(name, self.scope.names(&self.trace))
         })
     }
 

@@ -8,6 +8,8 @@ pub mod json;
 pub mod lex;
 pub mod parse;
 pub mod print;
+#[cfg(test)]
+mod roundtrip;
 mod scope;
 mod source;
 mod value;

@@ -182,13 +182,14 @@ impl<'a> Parser<'a> {
     pub(super) fn fault(&mut self, code: Code, at: u32, message: String, help: Option<String>) {
         let mut fault = Fault::new(code, message, None, "");
         fault.position = Some(self.source.position(self.text, at));
-        fault.help = help;
-        if let (None, Some(version)) = (&fault.help, &self.newer) {
-            fault.help = Some(format!(
-                "the file is of version {version}, this reads {}.{}: what is new there is not known here",
-                VERSION.0, VERSION.1
-            ));
-        }
+        let newer = self.newer.as_ref().map(|version| {
+            let (major, minor) = VERSION;
+            format!("the file is of version {version}, this reads {major}.{minor}: what is new in it is not known here")
+        });
+        fault.help = match (help, newer) {
+            (Some(help), Some(newer)) => Some(format!("{help}\n  {newer}")),
+            (help, newer) => help.or(newer),
+        };
         self.faults.push(fault);
     }
 
@@ -237,7 +238,7 @@ impl<'a> Parser<'a> {
             return Ok(id);
         }
         if self.faults.len() < MAX_FAULTS {
-            let help = nearest(name, self.scope.names()).map(|n| format!("did you mean `%{n}`?"));
+            let help = nearest(name, self.scope.names(trace)).map(|n| format!("did you mean `%{n}`?"));
             let message = format!("`%{}` is not defined here", shortened(name));
             self.fault(Code::UndefinedValue, at, message, help);
         }
@@ -251,7 +252,13 @@ impl<'a> Parser<'a> {
         let t = self.want_kind(Kind::Str, "a string")?;
         match serde_json::from_str::<String>(self.str(t)) {
             Ok(s) => Ok(s.into()),
-            Err(e) => self.stop(Code::Token, t.start, format!("not a JSON string: {e}")),
+            Err(e) => {
+                // The column within the string; serde's own wording of it would mislead.
+                let at = t.start + (e.column() as u32).saturating_sub(1).min(t.end - t.start - 1);
+                let what = e.to_string();
+                let what = what.split(" at line ").next().unwrap_or_default();
+                self.stop(Code::Token, at, format!("not a JSON string: {what}"))
+            }
         }
     }
 

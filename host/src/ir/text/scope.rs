@@ -1,7 +1,7 @@
 //! What reading a trace needs besides grammar: which value a name means, and which parameter an argument is for.
 //! Shared by text and JSON.
 
-use super::super::{Arg, Name, Schema, ValueId};
+use super::super::{Arg, Name, Schema, Trace, ValueId};
 use std::collections::HashMap;
 
 /// The values that can be seen, by name. Hashed with a keyed hash: names come from files.
@@ -23,9 +23,10 @@ impl Scope {
         self.seen.get(name).copied()
     }
 
-    /// Every name that can be seen.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.seen.keys().map(|n| &**n)
+    /// The names of the trace's values that can be seen, the latest first.
+    pub fn names<'a>(&'a self, trace: &'a Trace) -> impl Iterator<Item = &'a str> {
+        let ids = (0..trace.values.len() as u32).rev().map(ValueId);
+        ids.map(|id| (id, &*trace.value(id).name)).filter(|(id, n)| self.get(n) == Some(*id)).map(|(_, n)| n)
     }
 
     /// Where a block begins.
