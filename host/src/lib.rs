@@ -1,4 +1,10 @@
 //! Thunderhead: a plugin host for tensor programs.
+#![deny(unsafe_code)]
 
+pub mod claim;
+pub mod frontend;
 pub mod ir;
+pub mod lower;
+pub mod memory;
 pub mod ops;
+pub mod plan;
