@@ -113,6 +113,7 @@ pub struct Recipe<'a> {
     pub deferred: Vec<(usize, Reg)>,
     /// Several elements may be written to one place: one thread keeps their order.
     pub serial: bool,
+    deterministic: bool,
 }
 
 /// A finished recipe.
@@ -123,13 +124,15 @@ pub struct Made {
     pub deferred: Vec<(usize, Reg)>,
     /// Whether it must run on one thread.
     pub serial: bool,
+    /// How many numbers a run passes.
+    pub n_numbers: usize,
     /// (output, input) pairs that may share memory.
     pub in_place: Vec<(usize, usize)>,
 }
 
 impl<'a> Recipe<'a> {
     /// Carries out a row. Refused is what the row cannot express of this op.
-    pub fn build(op: &'a Op<'a>, row: &Row) -> Result<Recipe<'a>, Refusal> {
+    pub fn build(op: &'a Op<'a>, row: &Row, deterministic: bool) -> Result<Recipe<'a>, Refusal> {
         let tensors = op.n_inputs() + op.n_outputs();
         let n_regs = u32::try_from(tensors).map_err(|_| Refusal::new("too_many_tensors", "more tensors than a tape numbers"))?;
         for tensor in op.inputs().chain(op.outputs()) {
@@ -137,14 +140,14 @@ impl<'a> Recipe<'a> {
                 return Err(Refusal::new("dtype_unsupported", format!("libtorch has no dtype {}", tensor.dtype())));
             }
         }
-        let mut recipe = Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false };
+        let mut recipe = Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false, deterministic };
         match &row.how {
             How::Call(aten, args) => recipe.call(aten, args)?,
             How::View(aten, args) => {
                 let view = recipe.bind(aten, args)?;
                 recipe.copy(view, recipe.out(0));
             }
-            How::Views(aten, args) => recipe.views(aten, args)?,
+            How::Views(aten, args) => recipe.copy_views(aten, args)?,
             How::Copy => recipe.copy(recipe.input(0)?, recipe.out(0)),
             How::Reshape => recipe.reshape()?,
             How::With(build) => build(&mut recipe)?,
@@ -155,7 +158,7 @@ impl<'a> Recipe<'a> {
     /// Checks the calls against libtorch's schemas and makes the tape.
     pub fn finish(self, row: &Row) -> Result<Made, Error> {
         let tape = Tape::new(&self.instrs, self.op.n_inputs(), self.op.n_outputs(), self.n_regs)?;
-        Ok(Made { tape, deferred: self.deferred, serial: self.serial, in_place: sharing(self.op, row.in_place) })
+        Ok(Made { tape, deferred: self.deferred, serial: self.serial, n_numbers: self.op.n_numbers(), in_place: sharing(self.op, row.in_place) })
     }
 
     /// The register of an input.
@@ -259,9 +262,29 @@ impl<'a> Recipe<'a> {
         Ok(self.bind_with(aten, args))
     }
 
-    /// The same, arguments given.
+    /// The same, arguments given. With numbers that only a run knows, at each run.
     pub fn bind_with(&mut self, aten: &str, args: Vec<Arg>) -> Reg {
-        self.push(When::Bind, aten, args)
+        let known = !args.iter().any(|arg| matches!(arg, Arg::Slot(_)));
+        self.push(if known { When::Bind } else { When::Run }, aten, args)
+    }
+
+    /// A call at each run whose first `n` results are kept.
+    pub fn call_results(&mut self, aten: &str, args: Vec<Arg>, n: usize) -> Vec<Reg> {
+        let regs: Vec<Reg> = (0..n).map(|_| self.temporary()).collect();
+        let results = regs.iter().copied().map(Some).collect();
+        self.instrs.push(Instr::Call { when: When::Run, op: aten.into(), args, results });
+        regs
+    }
+
+    /// Refused unless results may depend on the order of additions, and on the dtype that they are done in.
+    pub fn accumulates(&self) -> Result<(), Refusal> {
+        if !self.deterministic {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            "not_deterministic",
+            "several values may meet in one element, and ATen adds them in no fixed order; the option `deterministic = false` takes it",
+        ))
     }
 
     /// A call at each run for its effect on an output.
@@ -296,7 +319,8 @@ impl<'a> Recipe<'a> {
         Ok(())
     }
 
-    fn views(&mut self, aten: &str, args: &str) -> Result<(), Refusal> {
+    /// A list of views, taken once; each is copied to its output.
+    pub fn copy_views(&mut self, aten: &str, args: &str) -> Result<(), Refusal> {
         let list = self.bind(aten, args)?;
         for (output, reg) in self.unpack(When::Bind, list, self.op.n_outputs()).into_iter().enumerate() {
             self.copy(reg, self.out(output));

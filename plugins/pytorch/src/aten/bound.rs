@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use thunderhead_sdk::{Error, Number, View, ViewMut};
+use thunderhead_sdk::{Dtype, Error, Number, View, ViewMut};
 
 use super::ffi;
 use super::tape::{Reg, Tape, checked, scalar_type};
@@ -13,8 +13,8 @@ use super::tape::{Reg, Tape, checked, scalar_type};
 /// `bind/1`, or of one run.
 pub struct Bound {
     raw: *mut ffi::RawBound,
-    /// Keeps the tape alive: the C side points into it.
-    tape: Arc<Tape>,
+    /// The C side points into it.
+    _tape: Arc<Tape>,
 }
 
 // SAFETY: the C side has no thread-bound state; `&mut self` keeps runs apart.
@@ -22,7 +22,7 @@ unsafe impl Send for Bound {}
 
 impl Bound {
     /// Wraps the memory and carries out what depends on nothing but it.
-    pub fn new(tape: &Arc<Tape>, inputs: &[View<'_>], outputs: &mut [ViewMut<'_>], threads: usize) -> Result<Bound, Error> {
+    pub fn new(tape: &Arc<Tape>, inputs: &[Memory], outputs: &[Memory], threads: usize) -> Result<Bound, Error> {
         if inputs.len() != tape.n_inputs || outputs.len() != tape.n_outputs {
             return Err(Error::invalid(format!(
                 "{} inputs and {} outputs, expected {} and {}",
@@ -32,13 +32,8 @@ impl Bound {
                 tape.n_outputs
             )));
         }
-        let inputs: Vec<Wrapped> = inputs
-            .iter()
-            .map(|view| Wrapped::new(view.data_ptr().cast_mut(), view.dims(), view.strides_elems(), view.dtype()))
-            .collect::<Result<_, _>>()?;
-        let outputs: Vec<Wrapped> = outputs.iter_mut().map(Wrapped::output).collect::<Result<_, _>>()?;
-        let raw_inputs: Vec<ffi::Tensor> = inputs.iter().map(Wrapped::raw).collect();
-        let raw_outputs: Vec<ffi::Tensor> = outputs.iter().map(Wrapped::raw).collect();
+        let raw_inputs: Vec<ffi::Tensor> = inputs.iter().map(Memory::raw).collect();
+        let raw_outputs: Vec<ffi::Tensor> = outputs.iter().map(Memory::raw).collect();
         let mut raw = ptr::null_mut();
         checked(|error, bytes| {
             // SAFETY: as many tensors as the tape has; dims and strides outlive the call, the memory outlives `self`.
@@ -54,7 +49,7 @@ impl Bound {
                 )
             }
         })?;
-        Ok(Bound { raw, tape: Arc::clone(tape) })
+        Ok(Bound { raw, _tape: Arc::clone(tape) })
     }
 
     /// Runs the tape on `threads` threads, with the numbers that are known only now.
@@ -79,18 +74,12 @@ impl Bound {
     }
 
     /// Moves what the run left in a register to memory that was asked for meanwhile.
-    pub fn take(&mut self, reg: Reg, target: &mut ViewMut<'_>, threads: usize) -> Result<(), Error> {
-        let target = Wrapped::output(target)?;
+    pub fn take(&mut self, reg: Reg, target: &Memory, threads: usize) -> Result<(), Error> {
         let raw = target.raw();
         checked(|error, bytes| {
             // SAFETY: `target` outlives the call.
             unsafe { ffi::th_take(self.raw, reg.0, &raw const raw, raw_count(threads), error, bytes) }
         })
-    }
-
-    /// The tape.
-    pub fn tape(&self) -> &Arc<Tape> {
-        &self.tape
     }
 }
 
@@ -101,24 +90,30 @@ impl Drop for Bound {
     }
 }
 
-/// A view in the form that crosses.
-struct Wrapped {
+/// A tensor's place in memory, in the form that crosses.
+pub struct Memory {
     data: *mut u8,
     dims: Vec<i64>,
     strides: Vec<i64>,
     scalar_type: i32,
 }
 
-impl Wrapped {
-    fn new(data: *mut u8, dims: &[i64], strides: Vec<i64>, dtype: thunderhead_sdk::Dtype) -> Result<Wrapped, Error> {
-        let scalar_type =
-            scalar_type(dtype).ok_or_else(|| Error::unsupported(format!("libtorch has no dtype {dtype}")))?;
-        Ok(Wrapped { data, dims: dims.to_vec(), strides, scalar_type })
+impl Memory {
+    /// Of a view; an output when bound comes as one, too.
+    pub fn of(view: &View<'_>) -> Result<Memory, Error> {
+        Memory::new(view.data_ptr().cast_mut(), view.dims(), view.strides_elems(), view.dtype())
     }
 
-    fn output(view: &mut ViewMut<'_>) -> Result<Wrapped, Error> {
+    /// Of an output.
+    pub fn of_output(mut view: ViewMut<'_>) -> Result<Memory, Error> {
         let data = view.data_ptr();
-        Wrapped::new(data, view.dims(), view.strides_elems(), view.dtype())
+        Memory::new(data, view.dims(), view.strides_elems(), view.dtype())
+    }
+
+    fn new(data: *mut u8, dims: &[i64], strides: Vec<i64>, dtype: Dtype) -> Result<Memory, Error> {
+        let scalar_type =
+            scalar_type(dtype).ok_or_else(|| Error::unsupported(format!("libtorch has no dtype {dtype}")))?;
+        Ok(Memory { data, dims: dims.to_vec(), strides, scalar_type })
     }
 
     fn raw(&self) -> ffi::Tensor {

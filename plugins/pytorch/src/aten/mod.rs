@@ -6,5 +6,5 @@ mod bound;
 mod ffi;
 mod tape;
 
-pub use bound::Bound;
-pub use tape::{Arg, Described, Instr, Reg, Tape, When, describe, scalar_type};
+pub use bound::{Bound, Memory};
+pub use tape::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
