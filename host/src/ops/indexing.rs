@@ -890,7 +890,7 @@ fn embedding_bag(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
         let w = b.spread(&w, rows.dims(), &[1])?;
         rows = b.mul(&rows, &w)?;
     }
-    let nothing = b.full(&[bags.clone()], 0, Dtype::I64, &device)?;
+    let nothing = b.full(std::slice::from_ref(&bags), 0, Dtype::I64, &device)?;
     let ones = b.to(&counted, Dtype::I64)?;
     let sizes = b.tensor("prims.index_add", vec![nothing.arg(), bag.arg(), ones.arg(), Arg::Int(0)])?;
     let none = b.full(&[bags.clone(), width.clone()], 0.0, acc, &device)?;

@@ -4,6 +4,7 @@
 //! op's name: what a pass must know of an op is a field here. Deliberately absent: executors and kernels.
 
 pub mod aten;
+pub mod aten_schema;
 pub mod build;
 pub mod call;
 pub mod emit;
@@ -48,6 +49,8 @@ pub struct Op {
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
     pub view: Option<ViewFn>,
+    /// What the host itself does for it; only with [`Traits::HOST`].
+    pub host: Option<HostOp>,
     /// The ATen overloads that become this op.
     pub aten: &'static [Aten],
     /// Sample calls for the conformance suite; at least one.
@@ -65,6 +68,7 @@ impl Op {
         meta: Meta::FromDecomposition,
         traits: Traits::NONE,
         view: None,
+        host: None,
         aten: &[],
         samples: &[],
     };
@@ -97,6 +101,21 @@ pub enum Meta {
 /// Strides and offset (in elements) of a view's result, from the call (its `Call::tensor(0)` is the base) and the
 /// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
 pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
+
+/// What the host does itself, without an executor.
+#[derive(Clone, Copy)]
+pub enum HostOp {
+    /// Works out a number from known ones: folding, and at run time.
+    Number(fn(&[Num]) -> Result<Num, OpError>),
+    /// Reads the one element of a tensor as a number.
+    Item,
+    /// Seed and offset of the session's random stream, which moves on.
+    NextPhilox,
+    /// Stops the run, with the message, unless the condition holds.
+    Check,
+    /// Only text; nothing is done.
+    Text,
+}
 
 /// A set of facts about an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -680,11 +680,10 @@ pub static TORCH_CUMSUM: Op = Op {
         }
         Ok(vec![b.tensor("prims.cumsum", vec![a.arg(), Arg::Int(axis as i64)])?.arg()])
     }),
-    aten: &[
-        Aten { overloads: &["cumsum.default"], import: Import::Map("a=self axis=dim dtype") },
-        // In place, the sum comes back in the dtype of what it is written to.
-        Aten { overloads: &["cumsum_.default"], import: Import::With(import_cumsum_in_place) },
-    ],
+    aten: &[Aten {
+        overloads: &["cumsum.default", "cumsum_.default"],
+        import: Import::Map("a=self axis=dim dtype"),
+    }],
     samples: &[
         Sample("T[2, 3], axis=-1"),
         Sample("T[4, 3], axis=0"),
@@ -1299,15 +1298,6 @@ fn backward_operands(b: &mut Builder<'_>, call: &Call) -> Result<(Tensor, Tensor
     let axis = call.axis("axis", g.rank())?;
     let axes = if g.rank() == 0 { Vec::new() } else { vec![axis] };
     Ok((b.to(&g, g.dtype().acc())?, b.to(&out, g.dtype().acc())?, axes))
-}
-
-fn import_cumsum_in_place(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
-    let to = import::tensor(b, c, "self")?.dtype();
-    let sum = b.tensor("torch.cumsum", import::args(c, &["self", "dim", "dtype"])?)?;
-    if sum.dtype() == to {
-        return Ok(vec![sum.arg()]);
-    }
-    b.call("torch.to", vec![sum.arg(), Arg::Dtype(to)])
 }
 
 fn diff(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
