@@ -289,6 +289,14 @@ impl Dim {
         }
     }
 
+    /// How many products the expression sums up; 1 for a number. What it costs to multiply it out.
+    pub fn n_terms(&self) -> usize {
+        match self {
+            Dim::Known(_) => 1,
+            Dim::Expr(sum) => sum.terms.len() + usize::from(sum.constant != 0),
+        }
+    }
+
     /// Calls `f` with each symbol of the expression (more than once where it stands more than once).
     pub fn for_each_symbol(&self, f: &mut dyn FnMut(Symbol)) {
         let Dim::Expr(sum) = self else { return };

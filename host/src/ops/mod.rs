@@ -4,6 +4,7 @@
 //! op's name: what a pass must know of an op is a field here. Deliberately absent: executors and kernels.
 
 pub mod aten;
+pub mod aten_schema;
 pub mod build;
 pub mod call;
 pub mod emit;
@@ -14,7 +15,8 @@ pub mod table;
 
 pub mod pointwise;
 
-pub use aten::{Aten, AtenArg, AtenCall, Import};
+pub use aten::{Aten, AtenArg, AtenCall, FixedArg, Import};
+pub use aten_schema::{Alias, AtenBase, AtenParam, AtenSchema, AtenType, ListKind, aten_schema};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;

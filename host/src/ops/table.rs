@@ -56,12 +56,14 @@ pub fn aten_owner(overload: &str) -> Option<(&'static Op, &'static super::Aten)>
     loaded().by_overload.get(overload).copied()
 }
 
-/// The table as a source of schemas for the printer and the parser.
+/// The table, and behind it ATen's schemas for opaque symbols (`aten.foo.overload`), as a source of schemas for the
+/// printer and the parser.
 pub fn schemas() -> &'static dyn Schemas {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {
-            loaded().by_name.get(op).map(|(_, s)| *s)
+            let known = loaded().by_name.get(op).map(|(_, s)| *s);
+            known.or_else(|| super::aten_schema::opaque_schema(op.strip_prefix("aten.")?))
         }
     }
     &TableSchemas
