@@ -7,7 +7,8 @@ use super::import::{Entity, Importer};
 use super::pt2::graph::{Argument, Complex, Float, Node, NumberArg, OptionalTensor};
 use super::{ModelError, ModelResult};
 use crate::ir::{Arg, Type};
-use crate::ops::{AtenArg, AtenBase, AtenParam, AtenSchema, AtenType, ListKind};
+use crate::ops::AtenArg;
+use crate::ops::aten_schema::{AtenBase, AtenParam, AtenSchema, AtenType, ListLength};
 
 impl<'a> Importer<'a> {
     /// All arguments of a call, in ATen's order, defaults filled in.
@@ -25,7 +26,8 @@ impl<'a> Importer<'a> {
         let value = match given {
             Some(input) => self.typed_argument(param.name, &input.arg, param.ty)?,
             None => {
-                let default = param.default.clone().or_else(|| param.ty.optional.then_some(Arg::None));
+                let absent = param.ty.optional || carries_nothing(param.ty.base);
+                let default = param.default.clone().or_else(|| absent.then_some(Arg::None));
                 default.ok_or_else(|| self.argument_error(param.name, "is missing and has no default"))?
             }
         };
@@ -33,8 +35,7 @@ impl<'a> Importer<'a> {
     }
 
     fn typed_argument(&mut self, name: &str, argument: &'a Argument, ty: AtenType) -> ModelResult<Arg> {
-        if ty.base == AtenBase::Other {
-            // Layouts, memory formats and generators carry nothing here.
+        if carries_nothing(ty.base) {
             return Ok(Arg::None);
         }
         let value = match argument {
@@ -56,21 +57,21 @@ impl<'a> Importer<'a> {
             return if allowed { Ok(value) } else { Err(self.argument_error(name, "must not be absent")) };
         }
         match (ty.list, value) {
-            (ListKind::No, Arg::List(_)) => {
-                Err(self.argument_error(name, "is a list where one value is needed"))
-            }
-            (ListKind::No, one) => self.element(name, one, ty),
-            (ListKind::Of(n), Arg::List(items)) if items.len() == 1 && n > 1 => {
+            (None, Arg::List(_)) => Err(self.argument_error(name, "is a list where one value is needed")),
+            (None, one) => self.element(name, one, ty),
+            (Some(ListLength::Fixed(n)), Arg::List(items)) if items.len() == 1 && n > 1 => {
                 let one = self.element(name, items.into_iter().next().unwrap_or(Arg::None), ty)?;
-                Ok(Arg::List(vec![one; n as usize]))
+                Ok(Arg::List(vec![one; usize::from(n)]))
             }
             (_, Arg::List(items)) => {
                 let items =
                     items.into_iter().map(|item| self.element(name, item, ty)).collect::<Result<_, _>>()?;
                 Ok(Arg::List(items))
             }
-            (ListKind::Of(n), one) => Ok(Arg::List(vec![self.element(name, one, ty)?; n as usize])),
-            (ListKind::Any, one) => Ok(Arg::List(vec![self.element(name, one, ty)?])),
+            (Some(ListLength::Fixed(n)), one) => {
+                Ok(Arg::List(vec![self.element(name, one, ty)?; usize::from(n)]))
+            }
+            (Some(ListLength::Any), one) => Ok(Arg::List(vec![self.element(name, one, ty)?])),
         }
     }
 
@@ -86,15 +87,15 @@ impl<'a> Importer<'a> {
             (AtenBase::Bool, Arg::Int(n @ 0..=1)) => return Ok(Arg::Bool(*n == 1)),
             (AtenBase::Tensor, Arg::None) => ty.gaps || ty.optional,
             (AtenBase::Tensor, Arg::Value(_)) => true,
-            (AtenBase::Tensor, _) => ty.list == ListKind::No && is_number(&value),
+            (AtenBase::Tensor, _) => ty.list.is_none() && is_number(&value),
             (AtenBase::Scalar, _) => is_number(&value),
-            (AtenBase::Int, Arg::Int(_) | Arg::Dim(_) | Arg::Value(_)) => true,
+            (AtenBase::Int | AtenBase::SymInt, Arg::Int(_) | Arg::Dim(_) | Arg::Value(_)) => true,
             (AtenBase::Float, Arg::Float(_) | Arg::Dim(_) | Arg::Value(_)) => true,
             (AtenBase::Bool, Arg::Bool(_) | Arg::Value(_)) => true,
             (AtenBase::Str, Arg::Str(_)) => true,
             (AtenBase::Dtype, Arg::Dtype(_)) => true,
             (AtenBase::Device, Arg::Device(_)) => true,
-            (AtenBase::Other, _) => true,
+            (AtenBase::MemoryFormat, Arg::Int(_)) => true,
             _ => false,
         };
         if right {
@@ -148,7 +149,9 @@ impl<'a> Importer<'a> {
             Argument::SymBools(list) => self.numbers(name, list, Arg::Bool)?,
             Argument::ScalarType(number) => Arg::Dtype(self.dtype(name, *number)?),
             Argument::Device(device) => Arg::Device(self.device(name, device)?),
-            Argument::MemoryFormat(_) | Argument::Layout(_) => Arg::None,
+            // Channels last and its three-dimensional form have the numbers that ATen gives them.
+            Argument::MemoryFormat(number) => Arg::Int(*number),
+            Argument::Layout(_) => Arg::None,
             // An empty list of whatever kind is spelled as one of tensors where there is no schema.
             Argument::Tensors(names) if names.is_empty() => Arg::List(Vec::new()),
             Argument::Unknown(tag) => {
@@ -212,6 +215,11 @@ impl<'a> Importer<'a> {
             why: "is missing".to_owned(),
         })
     }
+}
+
+/// Layouts and generators say nothing here.
+fn carries_nothing(base: AtenBase) -> bool {
+    matches!(base, AtenBase::Layout | AtenBase::Generator | AtenBase::Other)
 }
 
 fn is_number(value: &Arg) -> bool {

@@ -9,8 +9,8 @@
 use super::import::Importer;
 use super::pt2::graph::{Argument, Node, NumberArg};
 use super::{ModelError, ModelResult};
-use crate::ir::{Arg, Bsym, Dtype, NumKind, NumberType, Param, Schema, Stmt, TensorType, Type, ValueId};
-use crate::ops::{self, Aten, AtenArg, AtenCall, Builder, FixedArg, Import, Op, OpError};
+use crate::ir::{Arg, Bsym, NumKind, NumberType, Stmt, TensorType, Type, ValueId};
+use crate::ops::{self, Aten, AtenArg, AtenCall, Op};
 
 impl<'a> Importer<'a> {
     /// Emits the call; `types` are those that the file records for its results, lists flattened.
@@ -34,11 +34,7 @@ impl<'a> Importer<'a> {
     fn table_call(&mut self, op: &'static Op, aten: &Aten, mut call: AtenCall) -> ModelResult<Vec<Arg>> {
         fill_factory_dtype(&mut call);
         let first_new = self.trace.values.len();
-        let given = self.emit(|b| match &aten.import {
-            Import::Map(names) => map(b, op, names, &[], &call),
-            Import::MapWith(names, fixed) => map(b, op, names, fixed, &call),
-            Import::With(import) => import(b, &call),
-        })?;
+        let given = self.emit(|b| ops::aten::import(b, op, aten, &call))?;
         let given: Vec<Arg> = given.into_iter().flat_map(flattened).collect();
         if given.len() < call.results.len() {
             let why =
@@ -174,62 +170,4 @@ fn show(ty: &Type) -> String {
         Type::Tensor(ty) => format!("{}{}", ty.dtype, ops::meta::show(&ty.dims)),
         Type::Number(number) => number.kind.name().to_owned(),
     }
-}
-
-/// `a=self b=other alpha`: ours from ATen's, by name.
-fn map(
-    b: &mut Builder<'_>,
-    op: &'static Op,
-    names: &str,
-    fixed: &[(&str, FixedArg)],
-    call: &AtenCall,
-) -> Result<Vec<Arg>, OpError> {
-    let schema: &'static Schema = ops::table::schema_of(op);
-    let mut args = Vec::with_capacity(schema.params.len());
-    for param in &schema.params {
-        let theirs = names.split_whitespace().find_map(|pair| match pair.split_once('=') {
-            Some((ours, theirs)) => (ours == &*param.name).then_some(theirs),
-            None => (pair == &*param.name).then_some(pair),
-        });
-        let value = match (theirs, fixed.iter().find(|(name, _)| *name == &*param.name)) {
-            (Some(theirs), _) => fitted(b, param, call.arg(theirs)?.clone())?,
-            (None, Some((_, fixed))) => fixed_arg(call, *fixed)?,
-            (None, None) => param
-                .absent_value()
-                .ok_or_else(|| call.error(format!("`{}` of `{}` has no counterpart", param.name, op.name)))?,
-        };
-        args.push(value);
-    }
-    b.call_op(op, args)
-}
-
-/// What is not given takes our default where we have one; a number for a parameter that wants a tensor becomes one.
-fn fitted(b: &mut Builder<'_>, param: &Param, value: Arg) -> Result<Arg, OpError> {
-    if value.is_none() {
-        return Ok(param.absent_value().unwrap_or(Arg::None));
-    }
-    let number = match &value {
-        Arg::Int(_) | Arg::Dim(_) => Dtype::I64,
-        Arg::Float(_) => ops::meta::DEFAULT_FLOAT,
-        Arg::Bool(_) => Dtype::Bool,
-        _ => return Ok(value),
-    };
-    if !param.ty.takes_tensor() || param.ty.takes_number() {
-        return Ok(value);
-    }
-    let device = Arg::Device(crate::ir::Device::Cpu);
-    Ok(b.tensor("prims.full", vec![Arg::List(Vec::new()), value, Arg::Dtype(number), device])?.arg())
-}
-
-fn fixed_arg(call: &AtenCall, fixed: FixedArg) -> Result<Arg, OpError> {
-    Ok(match fixed {
-        FixedArg::Int(n) => Arg::Int(n),
-        FixedArg::Float(x) => Arg::Float(x),
-        FixedArg::Bool(b) => Arg::Bool(b),
-        FixedArg::Str(text) => Arg::str(text),
-        FixedArg::None => Arg::None,
-        FixedArg::Dtype(name) => {
-            Arg::Dtype(Dtype::from_name(name).ok_or_else(|| call.error(format!("`{name}` is no dtype")))?)
-        }
-    })
 }

@@ -18,7 +18,8 @@ use super::pt2::graph::{Argument, Node, TensorMeta};
 use super::symbols::hint;
 use super::{ModelError, ModelResult};
 use crate::ir::{Arg, Type, ValueId};
-use crate::ops::{self, AtenArg, AtenSchema};
+use crate::ops::aten_schema::{self, AtenSchema};
+use crate::ops::{self, AtenArg};
 
 /// Memory of its own.
 pub(super) struct Base {
@@ -251,7 +252,7 @@ impl<'a> Importer<'a> {
 
     /// The arguments in the schema's order, defaults filled in.
     fn completed(&self, overload: &str, given: Vec<(String, Arg)>) -> ModelResult<Vec<AtenArg>> {
-        let schema = ops::aten_schema(overload);
+        let schema = aten_schema::lookup(overload);
         let schema = schema.ok_or_else(|| self.mutation_error(format!("`{overload}` is unknown")))?;
         let value =
             |name: &str| given.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
@@ -374,7 +375,7 @@ impl<'a> Importer<'a> {
     pub(super) fn sharing(&self, node: &'a Node, schema: &AtenSchema, args: &[AtenArg]) -> Sharing {
         let overload = schema.overload;
         let op = overload.split('.').next().unwrap_or(overload);
-        let declared = schema.params.iter().position(|p| p.alias.is_some_and(|alias| !alias.writes));
+        let declared = schema.params.iter().position(|p| p.alias.is_some_and(|alias| !alias.written));
         let declared = declared.filter(|_| schema.returns.iter().any(|r| r.alias.is_some()));
         match op {
             "reshape" | "reshape_as" | "flatten" | "contiguous" | "ravel" | "resolve_conj"

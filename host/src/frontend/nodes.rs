@@ -9,7 +9,8 @@ use super::import::{Entity, Importer, Scope};
 use super::pt2::graph::{Argument, Node, SubGraph};
 use super::{ModelError, ModelResult};
 use crate::ir::{Arg, Name, Type, ValueId};
-use crate::ops::{self, AtenArg, AtenParam, AtenSchema};
+use crate::ops::aten_schema::{self, AtenParam, AtenSchema};
+use crate::ops::{self, AtenArg};
 use std::collections::HashMap;
 
 /// A recorded result: its name and type.
@@ -52,8 +53,8 @@ impl<'a> Importer<'a> {
         if !reads_data && !node.outputs.is_empty() && node.outputs.iter().all(is_number) {
             return self.define_closed_forms(node);
         }
-        let schema = ops::aten_schema(overload).ok_or_else(|| self.unknown_operator())?;
-        if schema.metadata_only {
+        let schema = aten_schema::lookup(overload).ok_or_else(|| self.unknown_operator())?;
+        if schema.tagged("inplace_view") {
             return self.metadata_write(node, schema);
         }
         let args = self.arguments(node, schema)?;
@@ -62,7 +63,7 @@ impl<'a> Importer<'a> {
         if let Some(stats) = self.running_statistics(node, overload, &args) {
             return self.batch_norm(node, stats, &args, recorded);
         }
-        if schema.writes() {
+        if schema.params.iter().any(writes) {
             return self.in_place(node, schema, args, recorded);
         }
         match self.sharing(node, schema, &args) {
@@ -153,9 +154,9 @@ impl<'a> Importer<'a> {
     /// `t_`, `squeeze_`, `detach_`: the tensor itself becomes a view of what it was.
     fn metadata_write(&mut self, node: &'a Node, schema: &AtenSchema) -> ModelResult<()> {
         let functional = schema.overload.replacen("_.", ".", 1);
-        let is_view = |s: &&AtenSchema| s.params.first().is_some_and(|p| p.alias.is_some_and(|a| !a.writes));
+        let is_view = |s: &&AtenSchema| s.params.first().is_some_and(|p| p.alias.is_some_and(|a| !a.written));
         // `detach` is known by name: its schema in older lists of operators is not tagged as a view.
-        let found = ops::aten_schema(&functional).filter(|s| is_view(s) || functional == "detach.default");
+        let found = aten_schema::lookup(&functional).filter(|s| is_view(s) || functional == "detach.default");
         let found = found.ok_or_else(|| {
             self.mutation_error("it changes a tensor's sizes or storage, which is not supported".to_owned())
         })?;
@@ -186,7 +187,7 @@ impl<'a> Importer<'a> {
         args: Vec<AtenArg>,
         recorded: Recorded<'a>,
     ) -> ModelResult<()> {
-        let written: Vec<&AtenParam> = schema.params.iter().filter(|param| param.writes()).collect();
+        let written: Vec<&AtenParam> = schema.params.iter().filter(|param| writes(param)).collect();
         let mut targets = Vec::with_capacity(written.len());
         for param in &written {
             targets.push(self.written_tensor(node, param.name)?);
@@ -243,10 +244,7 @@ impl<'a> Importer<'a> {
         types: Vec<Option<Type>>,
     ) -> ModelResult<Vec<Arg>> {
         if ops::aten_owner(overload).is_some() {
-            let n = types.len();
-            let unchecked = vec![None; n];
-            let results = self.call(overload, args, unchecked)?;
-            return Ok(results);
+            return self.call(overload, args, Vec::new());
         }
         self.call(overload, args, types)
     }
@@ -540,6 +538,11 @@ impl<'a> Importer<'a> {
 
 fn types_of(recorded: &Recorded<'_>) -> Vec<Option<Type>> {
     recorded.iter().map(|result| result.as_ref().map(|(_, ty)| ty.clone())).collect()
+}
+
+/// Is the parameter's memory written?
+fn writes(param: &AtenParam) -> bool {
+    param.alias.is_some_and(|alias| alias.written)
 }
 
 fn is_number(argument: &Argument) -> bool {

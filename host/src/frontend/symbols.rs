@@ -183,17 +183,13 @@ impl Symbols {
         }
     }
 
-    /// Inclusive bounds of a known dim or one that is linear in one input symbol.
-    fn bounds(&self, dim: &Dim) -> Option<(i128, i128)> {
-        if let Some(n) = dim.known() {
-            return Some((i128::from(n), i128::from(n)));
-        }
-        let (factor, symbol, constant) =
-            dim.as_linear().filter(|(_, symbol, _)| symbol.kind == SymKind::Input)?;
-        let decl = self.declared.get(&symbol)?;
-        let at = |value: i64| i128::from(factor) * i128::from(value) + i128::from(constant);
-        let (one, other) = (at(decl.low), at(decl.high.unwrap_or(i64::MAX)));
-        Some((one.min(other), one.max(other)))
+    /// Inclusive bounds; none for what depends on data.
+    fn bounds(&self, dim: &Dim) -> Option<(i64, i64)> {
+        let range = |symbol: Symbol| {
+            let decl = self.declared.get(&symbol);
+            decl.map_or((i64::MIN, i64::MAX), |decl| (decl.low, decl.high.unwrap_or(i64::MAX)))
+        };
+        (!dim.depends_on_data()).then(|| dim.bounds(&range))
     }
 }
 

@@ -1,329 +1,369 @@
-//! ATen's own schemas, all of them, built in: what an overload takes, what its defaults are, what it writes and what
-//! its results may alias.
+//! ATen's own schemas, all overloads of PyTorch 2.13, built in: what an argument is called, its type and default, what
+//! is written, what aliases. The importer needs them because a `.pt2` omits arguments that have their default.
 //!
-//! From `aten-all.tsv` beside this file (PyTorch 2.13: overload, has a CPU kernel, tags, schema). A line is parsed when
-//! its overload is asked for, and once. Deliberately not here: what an op of the table does with it.
+//! The text (`data/aten-all.tsv`) is indexed at first use and each schema is parsed when it is first asked for.
+//! Deliberately absent: what the overloads mean. That is the op table's business (`aten`).
 
+use super::aten::AtenArg;
+use crate::ir::{Arg, Dtype};
+use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
-use rustc_hash::FxHashMap;
+static TEXT: &str = include_str!("data/aten-all.tsv");
 
-use crate::ir::schema::DtypeClass;
-use crate::ir::{Arg, Param, ParamBase, ParamType, Schema};
-
-static LINES: &str = include_str!("aten-all.tsv");
-
-/// One overload.
-#[derive(Clone, Debug, PartialEq)]
+/// The schema of one overload.
+#[derive(Debug)]
 pub struct AtenSchema {
-    /// `add.Tensor`.
+    /// `add.Tensor`; the overload without a name is `default`.
     pub overload: &'static str,
     /// Parameters in order.
     pub params: Vec<AtenParam>,
     /// Results in order.
     pub returns: Vec<AtenReturn>,
-    /// Draws random numbers from PyTorch's generator.
-    pub random: bool,
-    /// PyTorch has a CPU kernel or a decomposition for it.
-    pub has_cpu_kernel: bool,
-    /// Changes sizes and strides only (`t_`, `squeeze_`), though the schema says that it writes.
-    pub metadata_only: bool,
+    /// PyTorch's tags: `core`, `pointwise`, `inplace`, `nondeterministic_seeded`, ….
+    pub tags: Vec<&'static str>,
+    /// Is there a kernel for the CPU?
+    pub cpu: bool,
 }
 
 /// One parameter.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct AtenParam {
-    /// ATen's name.
+    /// ATen's name for it.
     pub name: &'static str,
     /// What it takes.
     pub ty: AtenType,
-    /// Which memory it shares, and whether it is written.
-    pub alias: Option<Alias>,
-    /// What a call that does not give it means.
+    /// Its default, if it has one.
     pub default: Option<Arg>,
+    /// Its alias annotation, if it has one.
+    pub alias: Option<AtenAlias>,
+    /// Given by name only.
+    pub kwonly: bool,
 }
 
 /// One result.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct AtenReturn {
+    /// Its name, where the schema has one.
+    pub name: Option<&'static str>,
     /// What it is.
     pub ty: AtenType,
-    /// Which argument's memory it shares.
-    pub alias: Option<Alias>,
+    /// Its alias annotation, if it has one: the result may be (a view of) the parameter with the same set.
+    pub alias: Option<AtenAlias>,
 }
 
-/// An alias set: `(a)`, `(a!)`, `(a -> *)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alias {
-    /// The set's letter.
-    pub set: char,
-    /// The memory is written.
-    pub writes: bool,
+/// `(a!)`: the alias set `a`, written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AtenAlias {
+    /// Name of the set; `a -> *` (elements of a list alias it) has the name `a`.
+    pub set: &'static str,
+    /// Does the call write it?
+    pub written: bool,
 }
 
-/// A type of ATen's: a base, perhaps in a list, perhaps absent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Type of a parameter or result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AtenType {
-    /// Of one element.
+    /// The element type.
     pub base: AtenBase,
-    /// Is it a list?
-    pub list: ListKind,
-    /// May it be absent?
+    /// A list, and of which length.
+    pub list: Option<ListLength>,
+    /// May the whole be absent?
     pub optional: bool,
-    /// May elements of the list be absent (`Tensor?[]`)?
+    /// May entries of the list be absent (`Tensor?[]`)?
     pub gaps: bool,
 }
 
-/// Whether a type is a list, and how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListKind {
-    /// One value.
-    No,
-    /// A list of any length.
+/// Length of a list type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListLength {
+    /// `int[]`.
     Any,
-    /// A list of this length; one value alone stands for all.
-    Of(u32),
+    /// `int[2]`: one element, alone or in a list, stands for all.
+    Fixed(u8),
 }
 
-/// What ATen's schemas know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Element types of schemas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AtenBase {
-    /// A tensor (or a number in its place).
+    /// A tensor (numbers are given for it, too).
     Tensor,
-    /// A number of any kind.
+    /// A number that keeps its kind.
     Scalar,
-    /// An integer; sizes included.
+    /// A known integer.
     Int,
-    /// A float.
+    /// An integer that may be symbolic.
+    SymInt,
+    /// A float: an integer given for it becomes one.
     Float,
     /// A bool.
     Bool,
     /// Text.
     Str,
-    /// A dtype.
+    /// `ScalarType`.
     Dtype,
+    /// A layout; carries nothing here.
+    Layout,
     /// A device.
     Device,
-    /// Memory format, layout, generator, stream, storage: carries nothing here.
+    /// A memory format, by number: 2 is channels last, 3 its three-dimensional form.
+    MemoryFormat,
+    /// A generator; never in a file.
+    Generator,
+    /// Anything else: `Dimname`, `Storage`, classes.
     Other,
 }
 
-impl AtenParam {
-    /// Is its memory written?
-    pub fn writes(&self) -> bool {
-        self.alias.is_some_and(|alias| alias.writes)
-    }
-}
-
-impl AtenSchema {
-    /// Does it write any of its arguments' memory?
-    pub fn writes(&self) -> bool {
-        self.params.iter().any(AtenParam::writes)
-    }
-
-    /// As a schema of the trace format, for opaque symbols: every parameter under its own name, results as text.
-    pub fn to_ir(&self) -> Schema {
-        let params = self
-            .params
-            .iter()
-            .map(|p| Param { name: p.name.into(), ty: p.ty.to_ir(), default: p.default.clone() })
-            .collect();
-        Schema { params, result: "Tensor".to_owned(), variadic: false }
-    }
-}
-
-impl AtenType {
-    fn to_ir(self) -> ParamType {
-        let dtypes = DtypeClass::default();
-        let any_of = match (self.base, self.list) {
-            (AtenBase::Tensor, ListKind::No) => vec![ParamBase::Tensor(dtypes), ParamBase::Num],
-            (AtenBase::Tensor, _) => vec![ParamBase::Tensors { class: dtypes, gaps: self.gaps }],
-            (AtenBase::Int, ListKind::No) => vec![ParamBase::Dim],
-            (AtenBase::Int, _) => vec![ParamBase::Dims],
-            (AtenBase::Scalar | AtenBase::Float, ListKind::No) => vec![ParamBase::Num],
-            (AtenBase::Scalar | AtenBase::Float, _) => vec![ParamBase::Nums],
-            (AtenBase::Bool, ListKind::No) => vec![ParamBase::Bool],
-            (AtenBase::Bool, _) => vec![ParamBase::Lists],
-            (AtenBase::Str, _) => vec![ParamBase::Str(Vec::new())],
-            (AtenBase::Dtype, _) => vec![ParamBase::Dtype],
-            (AtenBase::Device, _) => vec![ParamBase::Device],
-            (AtenBase::Other, _) => vec![ParamBase::Any],
-        };
-        // What carries nothing is never given, so it must be allowed to be absent.
-        ParamType { any_of, optional: self.optional || self.base == AtenBase::Other }
-    }
-}
-
-/// The schema of an overload (`add.Tensor`), if ATen has it.
-pub fn aten_schema(overload: &str) -> Option<&'static AtenSchema> {
-    let entry = entries().get(overload)?;
-    entry.parsed.get_or_init(|| parse_line(entry.line)).as_ref().map(|both| &both.0)
-}
-
-/// The trace-format schema of an opaque symbol `aten.<overload>`, given its overload.
-pub fn opaque_schema(overload: &str) -> Option<&'static Schema> {
-    let entry = entries().get(overload)?;
-    entry.parsed.get_or_init(|| parse_line(entry.line)).as_ref().map(|both| &both.1)
-}
-
-/// Every overload there is.
-pub fn aten_overloads() -> impl Iterator<Item = &'static str> {
-    entries().keys().copied()
-}
-
 struct Entry {
-    line: &'static str,
-    parsed: OnceLock<Option<(AtenSchema, Schema)>>,
+    cpu: &'static str,
+    tags: &'static str,
+    text: &'static str,
+    parsed: OnceLock<Option<AtenSchema>>,
 }
 
-fn entries() -> &'static FxHashMap<&'static str, Entry> {
-    static ENTRIES: OnceLock<FxHashMap<&'static str, Entry>> = OnceLock::new();
-    ENTRIES.get_or_init(|| {
-        let lines = LINES.lines().skip(1);
-        lines
-            .filter_map(|line| Some((line.split_once('\t')?.0, Entry { line, parsed: OnceLock::new() })))
-            .collect()
+fn index() -> &'static FxHashMap<&'static str, Entry> {
+    static INDEX: OnceLock<FxHashMap<&'static str, Entry>> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let mut index = FxHashMap::default();
+        for line in TEXT.lines().skip(1) {
+            let mut columns = line.split('\t');
+            if let (Some(overload), Some(cpu), Some(tags), Some(text)) =
+                (columns.next(), columns.next(), columns.next(), columns.next())
+            {
+                index.insert(overload, Entry { cpu, tags, text, parsed: OnceLock::new() });
+            }
+        }
+        index
     })
 }
 
-fn parse_line(line: &'static str) -> Option<(AtenSchema, Schema)> {
-    let mut columns = line.split('\t');
-    let (overload, cpu, tags, text) = (columns.next()?, columns.next()?, columns.next()?, columns.next()?);
-    let has_tag = |tag: &str| tags.split(',').any(|t| t == tag);
-    let (head, returns) = text.rsplit_once(" -> ")?;
-    let inside = head.split_once('(')?.1.strip_suffix(')')?;
-    let params =
-        split_top(inside).into_iter().filter(|p| *p != "*").map(parse_param).collect::<Option<_>>()?;
+/// The schema of that overload (`add.Tensor`, without `aten.`), if PyTorch 2.13 has it.
+pub fn lookup(overload: &str) -> Option<&'static AtenSchema> {
+    let (name, entry) = index().get_key_value(overload)?;
+    entry.parsed.get_or_init(|| parse(name, entry)).as_ref()
+}
+
+/// Every overload, in no order.
+pub fn overloads() -> impl Iterator<Item = &'static str> {
+    index().keys().copied()
+}
+
+impl AtenSchema {
+    /// The parameter of that name.
+    pub fn param(&self, name: &str) -> Option<&AtenParam> {
+        self.params.iter().find(|p| p.name == name)
+    }
+
+    /// Has it this tag?
+    pub fn tagged(&self, tag: &str) -> bool {
+        self.tags.contains(&tag)
+    }
+
+    /// Does it write its first argument and give it back (`add_`)?
+    pub fn is_in_place(&self) -> bool {
+        match (self.params.first().and_then(|p| p.alias), self.returns.first().and_then(|r| r.alias)) {
+            (Some(a), Some(r)) => a.written && r.written && a.set == r.set,
+            _ => false,
+        }
+    }
+
+    /// All arguments in the schema's order, from those a file gives by name: defaults filled in, optional ones absent.
+    /// An unknown or missing name is an error that says it.
+    pub fn complete(&self, given: impl IntoIterator<Item = (String, Arg)>) -> Result<Vec<AtenArg>, String> {
+        let mut values: Vec<Option<Arg>> = self.params.iter().map(|p| p.default.clone()).collect();
+        for (name, value) in given {
+            let at = self
+                .params
+                .iter()
+                .position(|p| p.name == name)
+                .ok_or_else(|| format!("`aten.{}` has no argument `{name}`", self.overload))?;
+            values[at] = Some(value);
+        }
+        let mut args = Vec::with_capacity(values.len());
+        for (p, value) in self.params.iter().zip(values) {
+            let value = match value {
+                Some(v) => v,
+                None if p.ty.optional || p.ty.base == AtenBase::Generator => Arg::None,
+                None => return Err(format!("`aten.{}` needs `{}`", self.overload, p.name)),
+            };
+            args.push(AtenArg { name: p.name.to_string(), value });
+        }
+        Ok(args)
+    }
+}
+
+fn parse(overload: &'static str, entry: &Entry) -> Option<AtenSchema> {
+    // aten::name.overload(params) -> returns
+    let text = entry.text;
+    let open = text.find('(')?;
+    let close = matching(text, open)?;
+    let returns = text[close + 1..].trim_start().strip_prefix("->")?.trim();
+    let mut params = Vec::new();
+    let mut kwonly = false;
+    for part in split_top(&text[open + 1..close]) {
+        match part {
+            "" => {}
+            "*" => kwonly = true,
+            p => params.push(parse_param(p, kwonly)?),
+        }
+    }
     let returns = match returns.strip_prefix('(').and_then(|r| r.strip_suffix(')')) {
-        Some(list) => split_top(list).into_iter().map(parse_return).collect::<Option<_>>()?,
-        None => vec![parse_return(returns)?],
+        Some(inside) => inside,
+        None => returns,
     };
-    let schema = AtenSchema {
-        overload,
-        params,
-        returns,
-        random: has_tag("nondeterministic_seeded"),
-        has_cpu_kernel: cpu == "y",
-        metadata_only: has_tag("inplace_view"),
-    };
-    let ir = schema.to_ir();
-    Some((schema, ir))
+    let returns =
+        split_top(returns).into_iter().filter(|r| !r.is_empty()).map(parse_return).collect::<Option<_>>()?;
+    let tags = entry.tags.split(',').filter(|t| *t != "-").collect();
+    Some(AtenSchema { overload, params, returns, tags, cpu: entry.cpu == "y" })
 }
 
-/// `Tensor(a!) self`, `SymInt[2] stride=1`, `bool? pin_memory=None`.
-fn parse_param(text: &'static str) -> Option<AtenParam> {
-    let (declared, default) = match split_default(text) {
-        Some((declared, default)) => (declared, Some(default)),
-        None => (text, None),
+fn parse_param(text: &'static str, kwonly: bool) -> Option<AtenParam> {
+    let (ty, alias, rest) = parse_type(text)?;
+    let rest = rest.trim_start();
+    let (name, default) = match rest.split_once('=') {
+        Some((name, d)) => (name, Some(parse_default(d, &ty)?)),
+        None => (rest, None),
     };
-    let (ty, name) = declared.rsplit_once(' ')?;
-    let (ty, alias) = parse_type(ty)?;
-    let default = match default {
-        Some(default) => Some(parse_default(default, ty)?),
-        None => None,
-    };
-    Some(AtenParam { name, ty, alias, default })
-}
-
-/// At the first `=`, which no type or name contains.
-fn split_default(text: &'static str) -> Option<(&'static str, &'static str)> {
-    text.split_once('=')
+    Some(AtenParam { name, ty, default, alias, kwonly })
 }
 
 fn parse_return(text: &'static str) -> Option<AtenReturn> {
-    // A result may carry a name: `Tensor(a!) values`.
-    let ty = if text.contains("->") { text } else { text.split(' ').next()? };
-    let (ty, alias) = parse_type(ty)?;
-    Some(AtenReturn { ty, alias })
+    let (ty, alias, rest) = parse_type(text)?;
+    let name = Some(rest.trim()).filter(|n| !n.is_empty());
+    Some(AtenReturn { name, ty, alias })
 }
 
-fn parse_type(text: &'static str) -> Option<(AtenType, Option<Alias>)> {
-    let name_len = text.find(['(', '[', '?']).unwrap_or(text.len());
-    let base = match &text[..name_len] {
+/// The type at the head of `text`, its annotation, and what stands behind it.
+fn parse_type(text: &'static str) -> Option<(AtenType, Option<AtenAlias>, &'static str)> {
+    let end = text.find([' ', '(', '[', '?']).unwrap_or(text.len());
+    let (word, mut rest) = text.split_at(end);
+    let base = match word {
         "Tensor" => AtenBase::Tensor,
         "Scalar" => AtenBase::Scalar,
-        "int" | "SymInt" => AtenBase::Int,
+        "int" => AtenBase::Int,
+        "SymInt" => AtenBase::SymInt,
         "float" => AtenBase::Float,
-        "bool" | "SymBool" => AtenBase::Bool,
+        "bool" => AtenBase::Bool,
         "str" => AtenBase::Str,
         "ScalarType" => AtenBase::Dtype,
+        "Layout" => AtenBase::Layout,
         "Device" => AtenBase::Device,
+        "MemoryFormat" => AtenBase::MemoryFormat,
+        "Generator" => AtenBase::Generator,
+        "" => return None,
         _ => AtenBase::Other,
     };
-    let mut ty = AtenType { base, list: ListKind::No, optional: false, gaps: false };
+    let mut ty = AtenType { base, list: None, optional: false, gaps: false };
     let mut alias = None;
-    let mut rest = &text[name_len..];
-    while !rest.is_empty() {
-        if let Some(behind) = rest.strip_prefix('(') {
-            let (inside, behind) = behind.split_once(')')?;
-            alias = Some(Alias { set: inside.chars().next()?, writes: inside.contains('!') });
-            rest = behind;
-        } else if let Some(behind) = rest.strip_prefix('[') {
-            let (len, behind) = behind.split_once(']')?;
-            ty.list = if len.is_empty() { ListKind::Any } else { ListKind::Of(len.parse().ok()?) };
-            ty.gaps = ty.optional;
-            ty.optional = false;
-            rest = behind;
-        } else {
-            rest = rest.strip_prefix('?')?;
+    loop {
+        if let Some(r) = rest.strip_prefix('?') {
             ty.optional = true;
+            rest = r;
+        } else if let Some(r) = rest.strip_prefix('[') {
+            let (length, r) = r.split_once(']')?;
+            ty.gaps = std::mem::take(&mut ty.optional);
+            ty.list = Some(match length {
+                "" => ListLength::Any,
+                n => ListLength::Fixed(n.parse().ok()?),
+            });
+            rest = r;
+        } else if let Some(r) = rest.strip_prefix('(') {
+            let (inside, r) = r.split_once(')')?;
+            let set = inside.split(['!', ' ']).next().unwrap_or(inside);
+            alias = Some(AtenAlias { set, written: inside.contains('!') });
+            rest = r;
+        } else {
+            return Some((ty, alias, rest));
         }
     }
-    Some((ty, alias))
 }
 
-fn parse_default(text: &'static str, ty: AtenType) -> Option<Arg> {
+fn parse_default(text: &'static str, ty: &AtenType) -> Option<Arg> {
     if let Some(inside) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
-        let items = split_top(inside).into_iter().map(|item| parse_scalar(item, ty.base));
-        return items.collect::<Option<Vec<_>>>().map(Arg::List);
+        let items = split_top(inside).into_iter().filter(|i| !i.is_empty());
+        return items.map(|i| parse_default(i, ty)).collect::<Option<_>>().map(Arg::List);
     }
-    let one = parse_scalar(text, ty.base)?;
-    match (ty.list, &one) {
-        (_, Arg::None) | (ListKind::No, _) => Some(one),
-        (ListKind::Of(n), _) => Some(Arg::List(vec![one; n as usize])),
-        (ListKind::Any, _) => Some(Arg::List(vec![one])),
+    if let Some(quoted) = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')) {
+        return Some(Arg::str(&quoted.replace("\\\"", "\"").replace("\\'", "'").replace("\\\\", "\\")));
     }
-}
-
-fn parse_scalar(text: &'static str, base: AtenBase) -> Option<Arg> {
     Some(match text {
         "None" => Arg::None,
         "True" => Arg::Bool(true),
         "False" => Arg::Bool(false),
-        _ if text.starts_with('"') => {
-            Arg::str(&text.strip_prefix('"')?.strip_suffix('"')?.replace("\\\"", "\"").replace("\\'", "'"))
-        }
-        // A memory format's number carries nothing.
-        _ if base == AtenBase::Other => Arg::None,
-        _ => match (text.parse::<i64>(), base) {
-            (Ok(n), AtenBase::Float) => Arg::Float(n as f64),
-            (Ok(n), _) => Arg::Int(n),
-            (Err(_), _) => Arg::Float(text.parse().ok()?),
+        _ => match (ty.base, text.parse::<i64>()) {
+            (AtenBase::Dtype, Ok(n)) => Arg::Dtype(c10_dtype(n)?),
+            (AtenBase::Float, Ok(n)) => Arg::Float(n as f64),
+            (_, Ok(n)) => Arg::Int(n),
+            _ => Arg::Float(text.parse().ok()?),
         },
     })
 }
 
-/// Splits at commas outside of brackets and quotes.
-fn split_top(text: &'static str) -> Vec<&'static str> {
-    let (mut depth, mut quoted, mut start, mut parts) = (0i32, false, 0, Vec::new());
-    let bytes = text.as_bytes();
-    for (at, byte) in bytes.iter().enumerate() {
-        match byte {
-            b'"' if at == 0 || bytes[at - 1] != b'\\' => quoted = !quoted,
+/// A dtype by PyTorch's internal number, as defaults in schemas have it (not the numbers of the `.pt2` file).
+fn c10_dtype(n: i64) -> Option<Dtype> {
+    const DTYPES: [Option<Dtype>; 16] = [
+        Some(Dtype::U8),
+        Some(Dtype::I8),
+        Some(Dtype::I16),
+        Some(Dtype::I32),
+        Some(Dtype::I64),
+        Some(Dtype::F16),
+        Some(Dtype::F32),
+        Some(Dtype::F64),
+        None,
+        Some(Dtype::C64),
+        Some(Dtype::C128),
+        Some(Dtype::Bool),
+        None,
+        None,
+        None,
+        Some(Dtype::Bf16),
+    ];
+    usize::try_from(n).ok().and_then(|n| DTYPES.get(n).copied().flatten())
+}
+
+/// Position of the bracket that closes the one at `open`; quoted text is skipped.
+fn matching(text: &str, open: usize) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0i32, false, false);
+    for (at, c) in text.char_indices().skip_while(|(at, _)| *at < open) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
             _ if quoted => {}
-            b'(' | b'[' => depth += 1,
-            b')' | b']' => depth -= 1,
-            b',' if depth == 0 => {
+            '(' | '[' => depth += 1,
+            ')' | ']' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Splits at commas outside of brackets and quotes, and trims.
+fn split_top(text: &'static str) -> Vec<&'static str> {
+    let (mut depth, mut start, mut parts) = (0i32, 0, Vec::new());
+    let (mut quoted, mut escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ',' if depth == 0 => {
                 parts.push(text[start..at].trim());
                 start = at + 1;
             }
             _ => {}
         }
     }
-    let last = text[start..].trim();
-    if !last.is_empty() {
-        parts.push(last);
-    }
+    parts.push(text[start..].trim());
     parts
 }
 
@@ -332,41 +372,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_read() {
+    fn every_schema_parses() {
         let mut n = 0;
-        let unread: Vec<&str> = aten_overloads().filter(|overload| aten_schema(overload).is_none()).collect();
-        // It returns a dictionary, which no exported program holds.
-        assert_eq!(unread, ["get_gradients.default"]);
-        for overload in aten_overloads().filter(|overload| !unread.contains(overload)) {
-            let schema = aten_schema(overload).expect("read above");
-            assert_eq!(schema.overload, overload);
-            assert!(opaque_schema(overload).is_some());
+        for overload in overloads() {
+            assert!(lookup(overload).is_some(), "{overload}");
             n += 1;
         }
-        assert_eq!(n, 3109);
+        assert_eq!(n, TEXT.lines().count() - 1, "an overload stands twice");
     }
 
     #[test]
-    fn defaults_and_aliases() {
-        let add = aten_schema("add_.Tensor").expect("known");
-        assert_eq!(add.params[0].alias, Some(Alias { set: 'a', writes: true }));
-        assert_eq!(add.params[2].default, Some(Arg::Int(1)));
-        assert!(add.writes());
-        let conv = aten_schema("conv2d.default").expect("known");
-        assert_eq!(conv.params[3].default, Some(Arg::ints([1, 1])));
-        assert_eq!(conv.params[2].default, Some(Arg::None));
-        let norm = aten_schema("layer_norm.default").expect("known");
-        assert_eq!(norm.params[4].default, Some(Arg::Float(1e-5)));
-        let split = aten_schema("split.Tensor").expect("known");
-        assert_eq!(split.params[0].alias, Some(Alias { set: 'a', writes: false }));
-        assert_eq!(split.returns[0].ty.list, ListKind::Any);
-        let index = aten_schema("index.Tensor").expect("known");
-        assert!(index.params[1].ty.gaps && index.params[1].ty.list == ListKind::Any);
-        let sort = aten_schema("sort.default").expect("known");
-        assert_eq!(sort.returns.len(), 2);
-        assert!(aten_schema("squeeze_.dim").expect("known").metadata_only);
-        assert!(aten_schema("dropout.default").expect("known").random);
-        assert!(aten_schema("_assert_async.msg").expect("known").returns.is_empty());
-        assert!(aten_schema("nonsense.default").is_none());
+    fn defaults_types_and_aliases_are_read() {
+        let add = lookup("add_.Tensor").expect("ATen has it");
+        assert!(add.is_in_place() && add.tagged("pointwise"));
+        assert_eq!(add.param("alpha").and_then(|p| p.default.clone()), Some(Arg::Int(1)));
+        let gelu = lookup("gelu.default").expect("ATen has it");
+        assert!(!gelu.is_in_place());
+        assert_eq!(gelu.params[1].default, Some(Arg::str("none")));
+        let randint = lookup("randint.default").expect("ATen has it");
+        assert_eq!(randint.param("dtype").and_then(|p| p.default.clone()), Some(Arg::Dtype(Dtype::I64)));
+        let pool = lookup("avg_pool2d.default").expect("ATen has it");
+        assert_eq!(pool.params[1].ty.list, Some(ListLength::Fixed(2)));
+        assert_eq!(pool.param("stride").and_then(|p| p.default.clone()), Some(Arg::List(vec![])));
+        let chunk = lookup("chunk.default").expect("ATen has it");
+        assert_eq!(chunk.params[0].alias, Some(AtenAlias { set: "a", written: false }));
+        assert_eq!(chunk.returns[0].ty.list, Some(ListLength::Any));
+        let norm = lookup("batch_norm_update_stats.default").expect("ATen has it");
+        assert_eq!(norm.returns.len(), 2);
+        let index = lookup("index.Tensor").expect("ATen has it");
+        assert!(index.params[1].ty.gaps && !index.params[1].ty.optional);
+        let drop = lookup("uniform.default").expect("ATen has it");
+        assert_eq!(drop.param("to").and_then(|p| p.default.clone()), Some(Arg::Float(1.0)));
+    }
+
+    #[test]
+    fn calls_are_completed_by_name() {
+        let add = lookup("add.Tensor").expect("ATen has it");
+        let args = add
+            .complete([("other".to_string(), Arg::Int(2)), ("self".to_string(), Arg::Int(1))])
+            .expect("complete");
+        let values: Vec<&Arg> = args.iter().map(|a| &a.value).collect();
+        assert_eq!(values, [&Arg::Int(1), &Arg::Int(2), &Arg::Int(1)]);
+        assert!(add.complete([("self".to_string(), Arg::Int(1))]).is_err());
+        assert!(add.complete([("nobody".to_string(), Arg::Int(1))]).is_err());
     }
 }

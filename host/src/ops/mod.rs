@@ -15,8 +15,7 @@ pub mod table;
 
 pub mod pointwise;
 
-pub use aten::{Aten, AtenArg, AtenCall, FixedArg, Import};
-pub use aten_schema::{Alias, AtenBase, AtenParam, AtenSchema, AtenType, ListKind, aten_schema};
+pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;
@@ -41,6 +40,8 @@ pub struct Op {
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
     pub view: Option<ViewFn>,
+    /// What the host itself does for it; only with [`Traits::HOST`].
+    pub host: Option<HostOp>,
     /// The ATen overloads that become this op.
     pub aten: &'static [Aten],
     /// Sample calls for the conformance suite; at least one.
@@ -58,6 +59,7 @@ impl Op {
         meta: Meta::FromDecomposition,
         traits: Traits::NONE,
         view: None,
+        host: None,
         aten: &[],
         samples: &[],
     };
@@ -90,6 +92,21 @@ pub enum Meta {
 /// Strides and offset (in elements) of a view's result, from the call (its `Call::tensor(0)` is the base) and the
 /// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
 pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
+
+/// What the host does itself, without an executor.
+#[derive(Clone, Copy)]
+pub enum HostOp {
+    /// Works out a number from known ones: folding, and at run time.
+    Number(fn(&[Num]) -> Result<Num, OpError>),
+    /// Reads the one element of a tensor as a number.
+    Item,
+    /// Seed and offset of the session's random stream, which moves on.
+    NextPhilox,
+    /// Stops the run, with the message, unless the condition holds.
+    Check,
+    /// Only text; nothing is done.
+    Text,
+}
 
 /// A set of facts about an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -56,14 +56,12 @@ pub fn aten_owner(overload: &str) -> Option<(&'static Op, &'static super::Aten)>
     loaded().by_overload.get(overload).copied()
 }
 
-/// The table, and behind it ATen's schemas for opaque symbols (`aten.foo.overload`), as a source of schemas for the
-/// printer and the parser.
-pub fn schemas() -> &'static dyn Schemas {
+/// The table as a source of schemas for the printer and the parser.
+pub fn schemas() -> &'static (dyn Schemas + Sync) {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {
-            let known = loaded().by_name.get(op).map(|(_, s)| *s);
-            known.or_else(|| super::aten_schema::opaque_schema(op.strip_prefix("aten.")?))
+            loaded().by_name.get(op).map(|(_, s)| *s)
         }
     }
     &TableSchemas
