@@ -16,5 +16,8 @@ mod numbers;
 mod signature;
 mod symbols;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::{ModelError, ModelResult, Place, PlaceParts};
 pub use import::{Imported, InputKind, UserInput, import};

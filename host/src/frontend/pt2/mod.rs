@@ -11,7 +11,7 @@ pub mod graph;
 pub mod weights;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::frontend) mod tests;
 
 use std::path::Path;
 
