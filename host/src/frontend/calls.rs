@@ -20,6 +20,7 @@ impl<'a> Importer<'a> {
         args: Vec<AtenArg>,
         types: Vec<Option<Type>>,
     ) -> ModelResult<Vec<Arg>> {
+        self.call_writes.clear();
         match ops::aten_owner(overload) {
             Some((op, aten)) => {
                 self.table_call(op, aten, AtenCall { overload: overload.to_owned(), args, results: types })
@@ -34,7 +35,11 @@ impl<'a> Importer<'a> {
     fn table_call(&mut self, op: &'static Op, aten: &Aten, mut call: AtenCall) -> ModelResult<Vec<Arg>> {
         fill_factory_dtype(&mut call);
         let first_new = self.trace.values.len();
-        let given = self.emit(|b| ops::aten::import(b, op, aten, &call))?;
+        let (given, writes) = self.emit(|b| {
+            let given = ops::aten::import(b, op, aten, &call)?;
+            Ok((given, b.take_written()))
+        })?;
+        self.call_writes = writes;
         let given: Vec<Arg> = given.into_iter().flat_map(flattened).collect();
         if given.len() < call.results.len() {
             let why =

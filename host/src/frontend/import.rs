@@ -119,6 +119,8 @@ pub(super) struct Importer<'a> {
     pub number_values: HashMap<String, ValueId>,
     /// Number values of closed forms that were emitted already, by the form's own print.
     pub closed_values: HashMap<String, Arg>,
+    /// What the last call writes besides its results, by ATen's name of the argument.
+    pub call_writes: Vec<(Name, Arg)>,
     /// Values that have the model's name.
     pub named: HashSet<ValueId>,
     /// Depth of regions without gradient.
@@ -155,6 +157,7 @@ impl<'a> Importer<'a> {
             views: Vec::new(),
             number_values: HashMap::new(),
             closed_values: HashMap::new(),
+            call_writes: Vec::new(),
             named: HashSet::new(),
             grad_off: 0,
             warnings: pt2.warnings.clone(),

@@ -60,17 +60,14 @@ impl<'a> Importer<'a> {
         let args = self.arguments(node, schema)?;
         let recorded = self.recorded(node)?;
         self.check_pieces(&args, overload, &recorded)?;
-        if let Some(stats) = self.running_statistics(node, overload, &args) {
-            return self.batch_norm(node, stats, &args, recorded);
-        }
         if schema.params.iter().any(writes) {
             return self.in_place(node, schema, args, recorded);
         }
         match self.sharing(node, schema, &args) {
             Sharing::View(param) => self.view(node, schema, param, args, recorded),
-            Sharing::Fresh => self.plain(overload, args, &recorded).map(|_| ()),
+            Sharing::Fresh => self.plain(node, overload, args, &recorded).map(|_| ()),
             Sharing::Undecided(param) => {
-                let results = self.plain(overload, args, &recorded)?;
+                let results = self.plain(node, overload, args, &recorded)?;
                 self.mark_undecided(node, param, &results)
             }
         }
@@ -79,12 +76,14 @@ impl<'a> Importer<'a> {
     /// A call whose results are new memory.
     fn plain(
         &mut self,
+        node: &'a Node,
         overload: &str,
         args: Vec<AtenArg>,
         recorded: &Recorded<'a>,
     ) -> ModelResult<Vec<TensorRef>> {
         let first_new = self.trace.values.len();
         let results = self.call(overload, args, types_of(recorded))?;
+        self.apply_writes(node)?;
         let mut tensors = Vec::new();
         for (result, recorded) in results.iter().zip(recorded) {
             let Some((name, ty)) = recorded else { continue };
@@ -134,7 +133,7 @@ impl<'a> Importer<'a> {
         // A view of a number in a tensor's place, or one whose base is not the first argument, is new memory for us.
         let parent = match self.written_tensor(node, viewed) {
             Ok(parent) if param == 0 => parent,
-            _ => return self.plain(schema.overload, args, &recorded).map(|_| ()),
+            _ => return self.plain(node, schema.overload, args, &recorded).map(|_| ()),
         };
         let first_new = self.trace.values.len();
         let views = self.view_of(parent, schema.overload, args, types_of(&recorded))?;
@@ -192,37 +191,43 @@ impl<'a> Importer<'a> {
         for param in &written {
             targets.push(self.written_tensor(node, param.name)?);
         }
-        let mut types = types_of(&recorded);
-        // Arguments that are written but not returned come back behind the results.
-        let mut sources = Vec::with_capacity(written.len());
-        for (param, target) in written.iter().zip(&targets) {
-            let returned =
-                schema.returns.iter().position(|r| r.alias.map(|a| a.set) == param.alias.map(|a| a.set));
-            sources.push(match returned.filter(|_| schema.returns.len() == recorded.len()) {
-                Some(index) => index,
-                None => {
-                    let value = self.read(*target)?;
-                    types.push(Some(self.trace.ty(value).clone()));
-                    types.len() - 1
-                }
-            });
-        }
+        // Which result is the new value of which written argument; those that are not returned stand behind all results
+        // of an opaque symbol, and rules of the table name them.
+        let by_position = schema.returns.len() == recorded.len();
+        let returned = |param: &AtenParam| {
+            let same_set = |r: &aten_schema::AtenReturn| r.alias.map(|a| a.set) == param.alias.map(|a| a.set);
+            schema.returns.iter().position(same_set).filter(|_| by_position)
+        };
+        let mut sources: Vec<Option<usize>> = written.iter().map(|param| returned(param)).collect();
         let first_new = self.trace.values.len();
-        let results = self.in_place_call(schema.overload, args, types)?;
-        for (source, target) in sources.iter().zip(&targets) {
-            let Some(Arg::Value(value)) = results.get(*source) else {
-                return Err(self.mutation_error("it gives no new value for what it writes".to_owned()));
+        let results = if ops::aten_owner(schema.overload).is_some() {
+            // The record is that of the cast result, which the rule of the op knows nothing of.
+            self.call(schema.overload, args, Vec::new())?
+        } else {
+            let mut types = types_of(&recorded);
+            for (source, target) in sources.iter_mut().zip(&targets).filter(|(source, _)| source.is_none()) {
+                let value = self.read(*target)?;
+                types.push(Some(self.trace.ty(value).clone()));
+                *source = Some(types.len() - 1);
+            }
+            self.call(schema.overload, args, types)?
+        };
+        for ((param, source), target) in written.iter().zip(&sources).zip(&targets) {
+            let Some(source) = *source else { continue };
+            let Some(Arg::Value(value)) = results.get(source) else {
+                return Err(self.mutation_error(format!("it gives no new value for `{}`", param.name)));
             };
             let before = self.read(*target)?;
             let value = self.as_written(before, *value)?;
-            if let Some(Some((name, _))) = recorded.get(*source) {
+            if let Some(Some((name, _))) = recorded.get(source) {
                 self.name_result(value, name, first_new);
             }
             self.write(*target, value)?;
         }
+        self.apply_writes(node)?;
         for (index, (result, recorded)) in results.iter().zip(&recorded).enumerate() {
             let Some((name, _)) = recorded else { continue };
-            let tensor = match (sources.iter().position(|source| *source == index), result) {
+            let tensor = match (sources.iter().position(|source| *source == Some(index)), result) {
                 (Some(at), _) => targets[at],
                 (None, Arg::Value(value)) => {
                     self.name_result(*value, name, first_new);
@@ -235,18 +240,16 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// In-place results keep their operand's dtype, whatever the functional form gives: the record is checked after
-    /// the cast, so not here.
-    fn in_place_call(
-        &mut self,
-        overload: &str,
-        args: Vec<AtenArg>,
-        types: Vec<Option<Type>>,
-    ) -> ModelResult<Vec<Arg>> {
-        if ops::aten_owner(overload).is_some() {
-            return self.call(overload, args, Vec::new());
+    /// What the op's rule says the call writes beyond its results: running statistics, whatever ATen's schema says.
+    fn apply_writes(&mut self, node: &'a Node) -> ModelResult<()> {
+        for (name, value) in std::mem::take(&mut self.call_writes) {
+            let Arg::Value(value) = value else { continue };
+            let target = self.written_tensor(node, &name)?;
+            let before = self.read(target)?;
+            let value = self.as_written(before, value)?;
+            self.write(target, value)?;
         }
-        self.call(overload, args, types)
+        Ok(())
     }
 
     /// The tensor that an argument names, which must be one alone.
@@ -265,72 +268,6 @@ impl<'a> Importer<'a> {
         }
         for result in results {
             self.bases[result.base].undecided = true;
-        }
-        Ok(())
-    }
-
-    /// Batch norm in training mode writes the statistics that it is given, though its schema does not say so. The
-    /// arguments that it writes.
-    fn running_statistics(&self, node: &Node, overload: &str, args: &[AtenArg]) -> Option<[&'static str; 2]> {
-        let hidden = matches!(
-            overload,
-            "batch_norm.default"
-                | "native_batch_norm.default"
-                | "_native_batch_norm_legit.default"
-                | "instance_norm.default"
-        );
-        let is = |name: &str, value: bool| {
-            args.iter().any(|arg| arg.name == name && arg.value == Arg::Bool(value))
-        };
-        let trains = is("training", true) || is("use_input_stats", true);
-        let given = |name: &str| {
-            node.inputs.iter().any(|input| input.name == name && !matches!(input.arg, Argument::None))
-        };
-        (hidden && trains && given("running_mean") && given("running_var"))
-            .then_some(["running_mean", "running_var"])
-    }
-
-    fn batch_norm(
-        &mut self,
-        node: &'a Node,
-        stats: [&'static str; 2],
-        args: &[AtenArg],
-        recorded: Recorded<'a>,
-    ) -> ModelResult<()> {
-        if args.iter().any(|arg| arg.name == "use_input_stats") {
-            return Err(self
-                .mutation_error("instance norm that writes running statistics is not supported".to_owned()));
-        }
-        let targets = [self.written_tensor(node, stats[0])?, self.written_tensor(node, stats[1])?];
-        let value =
-            |name: &str| args.iter().find(|arg| arg.name == name).map_or(Arg::None, |arg| arg.value.clone());
-        let names = ["input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps"];
-        let values: Vec<Arg> = names.iter().map(|name| value(name)).collect();
-        let first_new = self.trace.values.len();
-        let results = if ops::find("torch.native_batch_norm").is_some() {
-            self.emit(|b| b.call("torch.native_batch_norm", values))?
-        } else {
-            let mut types = types_of(&recorded);
-            types.truncate(1);
-            for _ in 0..2 {
-                for target in targets {
-                    let value = self.read(target)?;
-                    types.push(Some(self.trace.ty(value).clone()));
-                }
-            }
-            self.opaque_call("aten._native_batch_norm_legit_functional.default", values, Vec::new(), types)
-        };
-        for (result, target) in results.iter().skip(3).zip(targets) {
-            let Arg::Value(value) = result else { continue };
-            let before = self.read(target)?;
-            let value = self.as_written(before, *value)?;
-            self.write(target, value)?;
-        }
-        for (result, recorded) in results.iter().zip(recorded) {
-            let (Arg::Value(value), Some((name, _))) = (result, recorded) else { continue };
-            self.name_result(*value, name, first_new);
-            let tensor = self.fresh_tensor(*value);
-            self.define(name, Entity::Tensor(tensor))?;
         }
         Ok(())
     }
