@@ -6,7 +6,14 @@ use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 /// Every family's list, in the order of the documentation.
-static FAMILIES: &[&[&Op]] = &[super::pointwise::OPS];
+static FAMILIES: &[&[&Op]] = &[
+    super::pointwise::OPS,
+    super::reduction::OPS,
+    super::linalg::OPS,
+    super::norm::OPS,
+    super::indexing::OPS,
+    super::attention::OPS,
+];
 
 struct Table {
     ops: Vec<&'static Op>,
