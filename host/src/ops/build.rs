@@ -184,7 +184,18 @@ impl<'t> Builder<'t> {
     }
 
     /// As [`Builder::call`], for an entry at hand.
-    pub fn call_op(&mut self, op: &'static Op, mut args: Vec<Arg>) -> Result<Vec<Arg>, OpError> {
+    pub fn call_op(&mut self, op: &'static Op, args: Vec<Arg>) -> Result<Vec<Arg>, OpError> {
+        self.call_recorded(op, args, &[])
+    }
+
+    /// As [`Builder::call_op`], where the types of the results are known from elsewhere (the model file): dims that
+    /// the meta rule leaves undecided, and sizes known only at run time, are those recorded.
+    pub fn call_recorded(
+        &mut self,
+        op: &'static Op,
+        mut args: Vec<Arg>,
+        recorded: &[Option<Type>],
+    ) -> Result<Vec<Arg>, OpError> {
         let schema = super::table::schema_of(op);
         for p in schema.params.iter().skip(args.len()) {
             let value = p
@@ -192,7 +203,7 @@ impl<'t> Builder<'t> {
                 .ok_or_else(|| OpError { op: op.name.into(), what: format!("`{}` is missing", p.name) })?;
             args.push(value);
         }
-        let types = result_types(op, self.trace, &args)?;
+        let types = result_types_recorded(op, self.trace, &args, recorded.to_vec())?;
         let results: Vec<Option<ValueId>> = types.into_iter().map(|t| t.map(|t| self.fresh(t))).collect();
         let given = results.iter().map(|r| r.map_or(Arg::None, Arg::Value)).collect();
         let mut bsym = Bsym::new(op.name, args, results);
@@ -242,14 +253,39 @@ impl<'t> Builder<'t> {
 
 /// The types of the results of `op` on `args` (schema order, complete).
 pub fn result_types(op: &'static Op, trace: &mut Trace, args: &[Arg]) -> Result<Vec<Option<Type>>, OpError> {
-    let call = Call::new(op.name, super::table::schema_of(op), trace, args)?;
+    result_types_recorded(op, trace, args, Vec::new())
+}
+
+/// As [`result_types`], where types are known from elsewhere: what is printed in a trace, or recorded in a model file.
+/// A dim that the meta rule cannot decide is the recorded one (rule 4 of the trace format); one that contradicts it is
+/// an error with both values. Empty `recorded`: nothing is known.
+pub fn result_types_recorded(
+    op: &'static Op,
+    trace: &mut Trace,
+    args: &[Arg],
+    recorded: Vec<Option<Type>>,
+) -> Result<Vec<Option<Type>>, OpError> {
+    let schema = super::table::schema_of(op);
+    let mut call = Call::new(op.name, schema, trace, args)?;
+    super::meta::check_classes(&call)?;
+    call.results = recorded;
+    let mut types = inferred_types(op, trace, &call)?;
+    if call.results.len() == types.len() {
+        for (ty, known) in types.iter_mut().zip(&call.results) {
+            super::meta::reconcile(&call, ty, known)?;
+        }
+    }
+    Ok(types)
+}
+
+fn inferred_types(op: &'static Op, trace: &mut Trace, call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     match (&op.meta, &op.level) {
-        (Meta::Fn(f), _) => f(&call),
+        (Meta::Fn(f), _) => f(call),
         (Meta::FromDecomposition, Level::Composite(decompose)) => {
             // Emitted into the caller's table and cut off again: a scratch trace would need a copy of all types.
             let mark = trace.values.len();
             let mut scratch = Builder::nested(trace, "meta");
-            let yields = decompose(&mut scratch, &call);
+            let yields = decompose(&mut scratch, call);
             let types = yields.map(|ys| ys.iter().map(|y| y.value().map(|v| trace.ty(v).clone())).collect());
             trace.values.truncate(mark);
             types

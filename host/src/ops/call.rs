@@ -2,7 +2,7 @@
 
 use super::build::{Num, Operand, Tensor};
 use super::error::OpError;
-use crate::ir::{Arg, Device, Dim, Dtype, Schema, Trace, Type};
+use crate::ir::{Arg, Device, Dim, Dtype, Param, Schema, Trace, Type};
 
 /// Arguments of one call in schema order, complete, with the types of the values they name.
 pub struct Call {
@@ -31,7 +31,8 @@ impl Call {
         trace: &Trace,
         args: &[Arg],
     ) -> Result<Call, OpError> {
-        if args.len() != schema.params.len() {
+        let fits = args.len() == schema.params.len() || schema.variadic && args.len() > schema.params.len();
+        if !fits {
             let what = format!("{} arguments, its schema has {}", args.len(), schema.params.len());
             return Err(OpError { op: op.into(), what });
         }
@@ -111,6 +112,21 @@ impl Call {
             }
         }
         all
+    }
+
+    /// The dtype of each tensor with the parameter that it stands for, lists flattened.
+    pub(super) fn tensor_dtypes(&self) -> impl Iterator<Item = (&'static Param, Dtype)> + '_ {
+        self.schema.params.iter().zip(&self.args).flat_map(|(p, a)| {
+            let tensors: &[Option<Tensor>] = match a {
+                Resolved::Tensors(ts) => ts,
+                _ => &[],
+            };
+            let single = match a {
+                Resolved::Tensor(t) => Some(t.dtype()),
+                _ => None,
+            };
+            single.into_iter().chain(tensors.iter().flatten().map(Tensor::dtype)).map(move |d| (p, d))
+        })
     }
 
     /// A tensor or a number.

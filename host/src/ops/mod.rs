@@ -4,6 +4,7 @@
 //! op's name: what a pass must know of an op is a field here. Deliberately absent: executors and kernels.
 
 pub mod aten;
+pub mod aten_schema;
 pub mod build;
 pub mod call;
 pub mod emit;
