@@ -4,6 +4,8 @@
 //! that nobody needs are gone, so a part whose result is unused costs nothing. Deliberately absent: addresses, sizes in
 //! bytes. Regions and delegated ops will be lowered here.
 
+pub mod dels;
 pub mod flatten;
 
+pub use dels::with_dels;
 pub use flatten::{Lowered, Origin, flatten};

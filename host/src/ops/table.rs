@@ -57,7 +57,7 @@ pub fn aten_owner(overload: &str) -> Option<(&'static Op, &'static super::Aten)>
 }
 
 /// The table as a source of schemas for the printer and the parser.
-pub fn schemas() -> &'static dyn Schemas {
+pub fn schemas() -> &'static (dyn Schemas + Sync) {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {

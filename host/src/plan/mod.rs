@@ -7,6 +7,8 @@
 
 pub mod arena;
 pub mod build;
+pub mod diff;
+pub mod file;
 pub mod port;
 pub mod segment;
 
@@ -14,6 +16,8 @@ pub use build::{
     BufferPlan, CopyRecord, KernelStep, NumberSource, Place, Plan, PlanError, PlanInput, Step, View, Write,
     build,
 };
+pub use diff::{OpDiff, PlanDiff, TotalDiff};
+pub use file::{PlanFile, PlannedCopy, PlannedOp, PlannedRefusal, PlannedStep, PlannedView};
 pub use port::{
     Bound, Constant, Fault, FaultKind, Io, Kernel, KernelInfo, KernelMaker, Number, Parallel, RunContext,
 };

@@ -10,6 +10,9 @@ pub mod numbers;
 pub mod session;
 pub mod value;
 
+#[cfg(test)]
+mod tests;
+
 pub use compile::{CompileError, Compiled, Executors, OrderEntry, compile};
 pub use inputs::{InputError, bind_inputs};
 pub use instance::RunError;
