@@ -68,10 +68,11 @@ pub struct Claimed {
 }
 
 /// Why claiming stopped.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum ClaimError {
     /// No executor takes the op, and it cannot be taken apart.
     #[error("no executor takes `{op}` at {origin}")]
+    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, *opaque)))]
     Unclaimed {
         /// The op.
         op: Name,
@@ -86,6 +87,7 @@ pub enum ClaimError {
     },
     /// An op's meta or decomposition refuses the call.
     #[error("{error} (at {origin})")]
+    #[diagnostic(code(claim::op), help("the op does not take these arguments"))]
     Op {
         /// Where.
         origin: Name,
@@ -94,6 +96,10 @@ pub enum ClaimError {
     },
     /// An argument that no executor can be given.
     #[error(transparent)]
+    #[diagnostic(
+        code(claim::argument),
+        help("take the op apart in the model, or bring a plugin that claims what holds it")
+    )]
     Spec(#[from] SpecError),
 }
 
@@ -349,4 +355,26 @@ fn inherit_notes(inner: &mut Bsym, outer: &Bsym) {
     if inner.notes.is_empty() {
         inner.notes = outer.notes.clone();
     }
+}
+
+/// Who refused and why, and what to do: the help of [`ClaimError::Unclaimed`].
+fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: bool) -> String {
+    let mut text = String::new();
+    if let Some(line) = source_line {
+        text.push_str(&format!("source {line}\n"));
+    }
+    for r in refusals {
+        let at = r.at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
+        text.push_str(&format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence));
+    }
+    let last_resort_is_off = refusals.iter().any(|r| r.code == codes::DISABLED);
+    text.push_str(&match (opaque, last_resort_is_off) {
+        (true, _) if op.starts_with("aten.") => {
+            format!("`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`)")
+        }
+        (true, _) => format!("`{op}` needs the plugin that brings it: put its executor in the order"),
+        (false, true) => "set last_resort = \"reference\", or put an executor that claims it in the order".into(),
+        (false, false) => "put an executor that claims it in the order".into(),
+    });
+    text
 }

@@ -8,8 +8,9 @@ use crate::ir::{Arg, Block, Bsym, Dim, NumberType, Output, Stmt, Symbol, TensorT
 use crate::ops;
 
 /// Sizes that do not fit what the model recorded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("{what} (at {origin})")]
+#[diagnostic(code(passes::guard))]
 pub struct GuardError {
     /// What differs, with both values.
     pub what: String,

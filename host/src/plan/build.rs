@@ -187,10 +187,14 @@ pub struct Write {
 }
 
 /// Why no plan could be made.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum PlanError {
     /// A size that should be known is not.
     #[error("size `{dim}` of `%{value}` is not known when it is needed")]
+    #[diagnostic(
+        code(plan::unknown_size),
+        help("please report this with the trace (`thunderhead trace --stage claimed`)")
+    )]
     Unknown {
         /// The value.
         value: Name,
@@ -199,6 +203,7 @@ pub enum PlanError {
     },
     /// A size that makes no sense (negative, or too large to address).
     #[error("`%{value}` would have dims {dims:?} of {dtype}, which cannot be allocated")]
+    #[diagnostic(code(plan::size), help("use smaller inputs"))]
     Size {
         /// The value.
         value: Name,
@@ -209,9 +214,11 @@ pub enum PlanError {
     },
     /// An executor failed to make a kernel for an op that it took.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Make(#[from] Fault),
     /// An executor of the trace is not loaded.
     #[error("`{executor}`, which the trace gives `{op}`, is not loaded")]
+    #[diagnostic(code(plan::not_loaded), help("put the executor in the order, or run the acquired trace"))]
     NotLoaded {
         /// The executor.
         executor: Name,
@@ -220,6 +227,7 @@ pub enum PlanError {
     },
     /// A trace that is run as it says gives an op to an executor that refuses it.
     #[error("`{}` refuses `{op}` at {origin}: {}", refusal.executor, refusal.sentence)]
+    #[diagnostic(code(plan::refused), help("run the acquired trace, so that somebody else can take it"))]
     Refused {
         /// The op.
         op: Name,
@@ -230,9 +238,11 @@ pub enum PlanError {
     },
     /// What cannot be put as a question to an executor.
     #[error(transparent)]
+    #[diagnostic(code(plan::argument))]
     Spec(#[from] crate::claim::spec::SpecError),
     /// The trace itself is wrong.
     #[error("{0}")]
+    #[diagnostic(code(plan::trace), help("the trace is no program as it stands"))]
     Trace(String),
 }
 

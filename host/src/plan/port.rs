@@ -165,3 +165,20 @@ impl FaultKind {
         }
     }
 }
+
+impl miette::Diagnostic for Fault {
+    fn code<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        Some(Box::new(self.kind.code()))
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
+        Some(match self.kind {
+            FaultKind::OutOfMemory => Box::new("use smaller inputs, or another executor"),
+            FaultKind::Cancelled => Box::new("the run was stopped from outside"),
+            _ => Box::new(format!(
+                "report it to the author of {}; meanwhile `deny = [\"{}\"]` under [executor.{}] leaves the op to others",
+                self.plugin, self.op, self.executor
+            )),
+        })
+    }
+}

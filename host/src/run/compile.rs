@@ -37,19 +37,23 @@ impl Executors {
 }
 
 /// Why a program could not be compiled.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum CompileError {
     /// Somebody must take each op.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Claim(#[from] ClaimError),
     /// The plan.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Plan(#[from] PlanError),
     /// The inputs' sizes break a guard.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Guard(#[from] GuardError),
     /// The inputs do not fit.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Input(#[from] InputError),
 }
 

@@ -6,10 +6,14 @@ use crate::plan::Number;
 use rustc_hash::FxHashMap;
 
 /// An input that does not fit (exit 10).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum InputError {
     /// Wrong number.
     #[error("{found} inputs were given, the program takes {wanted}: {names}")]
+    #[diagnostic(
+        code(input::count),
+        help("give one input for each of the names, in order (`in0`, `in1`, …)")
+    )]
     Count {
         /// Given.
         found: usize,
@@ -20,6 +24,7 @@ pub enum InputError {
     },
     /// Another kind of thing.
     #[error("input `{name}` is {found}, the program takes {wanted}")]
+    #[diagnostic(code(input::kind), help("numbers and None travel in a JSON file of inputs"))]
     Kind {
         /// The input.
         name: String,
@@ -30,6 +35,7 @@ pub enum InputError {
     },
     /// Another dtype.
     #[error("input `{name}` is {found}, the program takes {wanted}")]
+    #[diagnostic(code(input::dtype), help("convert the input; the program does not do it silently"))]
     Dtype {
         /// The input.
         name: String,
@@ -40,6 +46,7 @@ pub enum InputError {
     },
     /// Another number of dims.
     #[error("input `{name}` has dims {found:?}, the program takes {wanted}")]
+    #[diagnostic(code(input::rank), help("give the number of dims that the program was exported with"))]
     Rank {
         /// The input.
         name: String,
@@ -50,6 +57,7 @@ pub enum InputError {
     },
     /// A size that is not the program's.
     #[error("dim {dim} of input `{name}` is {found}, the program takes {wanted}")]
+    #[diagnostic(code(input::size), help("export the model with this dim dynamic, or give the size it has"))]
     Size {
         /// The input.
         name: String,
@@ -62,6 +70,7 @@ pub enum InputError {
     },
     /// A symbol outside its range.
     #[error("`{symbol}` would be {found} (from input `{name}`), the model allows {range}")]
+    #[diagnostic(code(input::range), help("the range comes from the export; export again with a wider one"))]
     Range {
         /// The symbol.
         symbol: String,
@@ -74,6 +83,10 @@ pub enum InputError {
     },
     /// A constant of the export, given another value.
     #[error("input `{name}` was exported as the constant {wanted}, {found} was given")]
+    #[diagnostic(
+        code(input::constant),
+        help("leave the input out, or export the model again with the other value")
+    )]
     Constant {
         /// The input.
         name: String,
@@ -84,12 +97,14 @@ pub enum InputError {
     },
     /// No input gives the symbol.
     #[error("no input gives the value of `{symbol}`")]
+    #[diagnostic(code(input::unbound), help("give the input that has this size"))]
     Unbound {
         /// The symbol.
         symbol: String,
     },
     /// The sizes break a condition under which the model was recorded.
     #[error("these input sizes do not fit the model: {what} (at {origin})")]
+    #[diagnostic(code(input::guard), help("the export recorded the program for sizes where this holds"))]
     Guard {
         /// What differs, with both values.
         what: String,
@@ -98,6 +113,10 @@ pub enum InputError {
     },
     /// A weight that neither the model file nor `--weights` gives.
     #[error("no value for {role} `{name}`: a trace has no weights of its own, give them with --weights")]
+    #[diagnostic(
+        code(input::missing_weight),
+        help("give the `.pt2` file or a safetensors file with `--weights`")
+    )]
     MissingWeight {
         /// `param`, `buffer`, ….
         role: &'static str,

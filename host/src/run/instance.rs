@@ -11,31 +11,45 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Why a run stopped. State is as it was before.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum RunError {
     /// A plugin failed.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Fault(#[from] Fault),
     /// A check of the model does not hold.
     #[error("a check of the model failed: {0}")]
+    #[diagnostic(code(run::check), help("the model asserts this of its inputs"))]
     Check(Name),
     /// A number op failed.
     #[error(transparent)]
+    #[diagnostic(code(run::number), help("a number op of the model cannot be worked out"))]
     Number(#[from] OpError),
     /// No memory.
     #[error(transparent)]
+    #[diagnostic(code(run::out_of_memory), help("use smaller inputs, or fewer runs at one time"))]
     Memory(#[from] OutOfMemory),
     /// An operand would leave its memory: the plan or a plugin's answer is wrong.
     #[error(transparent)]
+    #[diagnostic(
+        code(internal::operand),
+        help("please report this with the trace (`thunderhead trace --stage execution`)")
+    )]
     Operand(#[from] OperandError),
     /// A tensor could not be made.
     #[error(transparent)]
+    #[diagnostic(code(run::tensor))]
     Tensor(#[from] TensorError),
     /// Somebody asked the run to stop.
     #[error("the run was cancelled")]
+    #[diagnostic(code(run::cancelled))]
     Cancelled,
     /// A value that a step needs is not there: a fault of this program.
     #[error("internal: {0}")]
+    #[diagnostic(
+        code(internal::run),
+        help("please report this with the trace (`thunderhead trace --stage execution`)")
+    )]
     Internal(String),
 }
 

@@ -39,13 +39,15 @@ impl Default for SessionOptions {
 }
 
 /// What can go wrong with state.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum StateError {
     /// No such buffer.
     #[error("the program has no state called `{0}`")]
+    #[diagnostic(code(state::unknown), help("state files hold the buffers that the program writes, by name"))]
     Unknown(String),
     /// Another shape or dtype.
     #[error("state `{name}` is {wanted}, {found} was given")]
+    #[diagnostic(code(state::differs), help("give a tensor of the same dims and dtype"))]
     Differs {
         /// The buffer.
         name: String,
@@ -57,19 +59,23 @@ pub enum StateError {
 }
 
 /// Why a session could not do what was asked.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum SessionError {
     /// The inputs do not fit (exit 10).
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Input(#[from] InputError),
     /// It cannot be compiled.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Compile(CompileError),
     /// The run stopped.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     Run(#[from] RunError),
     /// State.
     #[error(transparent)]
+    #[diagnostic(transparent)]
     State(#[from] StateError),
 }
 
