@@ -13,7 +13,13 @@ pub mod meta;
 pub mod samples;
 pub mod table;
 
+pub mod control;
+pub mod creation;
+pub mod memory;
+pub mod number;
 pub mod pointwise;
+pub mod random;
+pub mod shape;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};

@@ -6,7 +6,15 @@ use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 /// Every family's list, in the order of the documentation.
-static FAMILIES: &[&[&Op]] = &[super::pointwise::OPS];
+static FAMILIES: &[&[&Op]] = &[
+    super::pointwise::OPS,
+    super::memory::OPS,
+    super::shape::OPS,
+    super::creation::OPS,
+    super::random::OPS,
+    super::number::OPS,
+    super::control::OPS,
+];
 
 struct Table {
     ops: Vec<&'static Op>,
