@@ -297,8 +297,9 @@ pub static TORCH_TO: Op = Op {
     }),
     traits: Traits::VIEW.and(Traits::CHEAP),
     aten: &[
+        Aten { overloads: &["to.dtype"], import: Import::Map("a=self dtype copy") },
         Aten {
-            overloads: &["to.dtype", "to.dtype_layout", "to.device"],
+            overloads: &["to.dtype_layout", "to.device"],
             import: Import::Map("a=self dtype device copy"),
         },
         Aten { overloads: &["to.other"], import: Import::With(|b, call| to_like(b, call, true)) },

@@ -13,12 +13,21 @@ pub mod meta;
 pub mod samples;
 pub mod table;
 
+pub mod arith;
+pub mod import;
+
+pub mod attention;
 pub mod control;
 pub mod creation;
+mod einsum;
+pub mod indexing;
+pub mod linalg;
 pub mod memory;
+pub mod norm;
 pub mod number;
 pub mod pointwise;
 pub mod random;
+pub mod reduction;
 pub mod shape;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
@@ -46,6 +55,8 @@ pub struct Op {
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
     pub view: Option<ViewFn>,
+    /// What the host itself does for it; only with [`Traits::HOST`].
+    pub host: Option<HostOp>,
     /// The ATen overloads that become this op.
     pub aten: &'static [Aten],
     /// Sample calls for the conformance suite; at least one.
@@ -63,6 +74,7 @@ impl Op {
         meta: Meta::FromDecomposition,
         traits: Traits::NONE,
         view: None,
+        host: None,
         aten: &[],
         samples: &[],
     };
@@ -96,6 +108,21 @@ pub enum Meta {
 /// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
 pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
 
+/// What the host does itself, without an executor.
+#[derive(Clone, Copy)]
+pub enum HostOp {
+    /// Works out a number from known ones: folding, and at run time.
+    Number(fn(&[Num]) -> Result<Num, OpError>),
+    /// Reads the one element of a tensor as a number.
+    Item,
+    /// Seed and offset of the session's random stream, which moves on.
+    NextPhilox,
+    /// Stops the run, with the message, unless the condition holds.
+    Check,
+    /// Only text; nothing is done.
+    Text,
+}
+
 /// A set of facts about an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Traits(pub u32);
@@ -122,6 +149,9 @@ impl Traits {
     pub const RANDOM: Traits = Traits(1 << 7);
     /// Several inputs may meet in one element of the result (accumulating scatter): order matters.
     pub const ACCUMULATES: Traits = Traits(1 << 8);
+
+    /// Writes its last tensor argument, a parameter of the trace: `copy_`. The host carries it out when a run succeeds.
+    pub const WRITES: Traits = Traits(1 << 9);
 
     /// Both sets together.
     pub const fn and(self, other: Traits) -> Traits {

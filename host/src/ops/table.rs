@@ -14,6 +14,11 @@ static FAMILIES: &[&[&Op]] = &[
     super::random::OPS,
     super::number::OPS,
     super::control::OPS,
+    super::reduction::OPS,
+    super::linalg::OPS,
+    super::norm::OPS,
+    super::indexing::OPS,
+    super::attention::OPS,
 ];
 
 struct Table {
@@ -65,11 +70,11 @@ pub fn aten_owner(overload: &str) -> Option<(&'static Op, &'static super::Aten)>
 }
 
 /// The table as a source of schemas for the printer and the parser.
-pub fn schemas() -> &'static dyn Schemas {
+pub fn schemas() -> &'static (dyn Schemas + Sync) {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {
-            loaded().by_name.get(op).map(|(_, s)| *s)
+            loaded().by_name.get(op).map(|(_, s)| *s).or_else(|| super::aten_schema::opaque_schema(op))
         }
     }
     &TableSchemas

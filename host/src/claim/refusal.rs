@@ -1,0 +1,51 @@
+//! Refusals: why an executor does not take an op. All codes of the host are here; plugins add their own behind theirs.
+
+/// Codes of refusals that the host itself gives.
+pub mod codes {
+    /// No claim of the executor names the op.
+    pub const OP_UNKNOWN: &str = "claim::op_unknown";
+    /// A tensor input of a dtype outside the claim's limits.
+    pub const DTYPE: &str = "claim::dtype_unsupported";
+    /// A tensor input on a device outside the claim's limits.
+    pub const DEVICE: &str = "claim::device_unsupported";
+    /// A tensor input with too few or too many dims.
+    pub const RANK: &str = "claim::rank_unsupported";
+    /// The config's `allow` does not list the op.
+    pub const NOT_ALLOWED: &str = "claim::not_allowed";
+    /// The config's `deny` lists the op.
+    pub const DENIED: &str = "claim::denied";
+    /// The executor has won as many claims as `fuel` lets it.
+    pub const OUT_OF_FUEL: &str = "claim::out_of_fuel";
+    /// The plugin refused in `check_op` without a code of its own.
+    pub const CHECK: &str = "claim::check_refused";
+    /// The plugin failed while it was asked.
+    pub const PLUGIN_FAILED: &str = "claim::plugin_failed";
+    /// The plugin is quarantined after a panic.
+    pub const PLUGIN_PANICKED: &str = "claim::plugin_panicked";
+    /// `last_resort = "none"`.
+    pub const DISABLED: &str = "claim::disabled";
+    /// An op that draws random numbers by a generator of its own.
+    pub const RANDOM: &str = "claim::random";
+    /// The executor takes the op, but making its kernel failed.
+    pub const MAKE_FAILED: &str = "claim::make_failed";
+}
+
+/// One executor's reason for one op.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The executor.
+    pub executor: String,
+    /// A stable code, `claim::…` or the plugin's own.
+    pub code: String,
+    /// One sentence, lower case, no period.
+    pub sentence: String,
+    /// The argument or dim at fault.
+    pub at: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal without a place.
+    pub fn new(executor: &str, code: &str, sentence: impl Into<String>) -> Refusal {
+        Refusal { executor: executor.into(), code: code.into(), sentence: sentence.into(), at: None }
+    }
+}

@@ -1,0 +1,147 @@
+//! The `.pt2` file as it lies on disk: a ZIP archive, a program in JSON, raw tensor storages.
+//!
+//! Two gates. Here, *access* is made safe: offsets, lengths, enums and references into the archive are checked before
+//! anything relies on them, nothing is allocated because a header claims it, and weights are located, not read.
+//! What the program *means* is the importer's business.
+//! Layouts: PyTorch 2.13's (archive version 0). The two older ones are recognised and refused by name.
+
+pub mod archive;
+pub mod expr;
+pub mod graph;
+pub mod weights;
+
+#[cfg(test)]
+pub(in crate::frontend) mod tests;
+
+use std::path::Path;
+
+use crate::frontend::{ModelError, ModelResult};
+use crate::memory::FileBytes;
+
+use archive::Archive;
+use graph::ExportedProgram;
+use weights::Weights;
+
+/// The schema that this reader was written against. Another major is refused, a newer minor read as far as it is known.
+pub const SCHEMA_MAJOR: i64 = 8;
+/// The newest minor version whose every field is known here.
+pub const SCHEMA_MINOR: i64 = 20;
+
+/// A program and where its tensors lie. Nothing of the tensors has been read.
+#[derive(Debug)]
+pub struct Pt2 {
+    /// What the model is called: the file's name without extension; for a file that is just called `model` or `core`
+    /// the name of its folder.
+    pub name: String,
+    /// The program, as the file spells it.
+    pub program: ExportedProgram,
+    /// Parameters, buffers and constants by name.
+    pub weights: Weights,
+    /// What is worth saying but no error: a newer minor version of the schema.
+    pub warnings: Vec<String>,
+}
+
+impl Pt2 {
+    /// Maps the file at `path` and reads its program and payload configs.
+    ///
+    /// # Errors
+    /// [`ModelError`] for a file that cannot be opened, is damaged, or is beyond what is supported.
+    pub fn open(path: &Path) -> ModelResult<Self> {
+        let bytes =
+            FileBytes::map(path).map_err(|source| ModelError::Io { path: path.to_owned(), source })?;
+        let mut pt2 = Self::from_bytes(bytes)?;
+        if let Some(name) = name_of(path) {
+            pt2.name = name;
+        }
+        Ok(pt2)
+    }
+
+    /// The same for bytes that are already at hand.
+    ///
+    /// # Errors
+    /// As [`Pt2::open`].
+    pub fn from_bytes(bytes: FileBytes) -> ModelResult<Self> {
+        let archive = Archive::read(bytes)?;
+        check_layout(&archive)?;
+        let name = program_name(&archive)?;
+        let entry = format!("models/{name}.json");
+        let program = ExportedProgram::parse(&archive.text(&entry, "the program")?, &entry)?;
+        let mut warnings = Vec::new();
+        if program.schema_version.minor > SCHEMA_MINOR {
+            warnings.push(format!(
+                "the program has schema {}.{}, newer than {SCHEMA_MAJOR}.{SCHEMA_MINOR}; what is unknown in it is refused where it is met",
+                program.schema_version.major, program.schema_version.minor
+            ));
+        }
+        let weights = Weights::read(&archive, &name)?;
+        let root = archive.root().trim_end_matches('/').to_owned();
+        Ok(Self { name: root, program, weights, warnings })
+    }
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    let folder = || path.parent()?.file_name()?.to_str();
+    match stem {
+        "model" | "core" => Some(folder().unwrap_or(stem).to_owned()),
+        _ => Some(stem.to_owned()),
+    }
+}
+
+/// Kind, version and byte order of the archive, older layouts first: they lack the marker entries.
+fn check_layout(archive: &Archive) -> ModelResult<()> {
+    if archive.has("serialized_exported_program.json") {
+        let schema = archive.short_text("version").unwrap_or_else(|_| "unknown".to_owned());
+        return Err(ModelError::LayoutOld { layout: "PyTorch 2.5 to 2.7", schema });
+    }
+    if !archive.has("archive_format") {
+        let why = "there is no entry `archive_format`";
+        let why = if archive.has("data.pkl") {
+            format!("{why}; it looks like a `torch.save` file")
+        } else {
+            why.to_owned()
+        };
+        return Err(ModelError::NotAProgram { why });
+    }
+    let format = archive.short_text("archive_format")?;
+    if format != "pt2" {
+        return Err(ModelError::NotAProgram { why: format!("`archive_format` is `{format}`, not `pt2`") });
+    }
+    let version = archive.short_text("archive_version")?;
+    if version != "0" {
+        return Err(ModelError::ArchiveVersion { found: version, expected: "0" });
+    }
+    let order = archive.short_text("byteorder")?;
+    if order != "little" {
+        return Err(ModelError::ByteOrder { found: order });
+    }
+    if archive.has("data/weights/model.pt") {
+        return Err(ModelError::LayoutOld { layout: "PyTorch 2.8", schema: "8.8".to_owned() });
+    }
+    Ok(())
+}
+
+/// `model` where there is one, else the only program.
+fn program_name(archive: &Archive) -> ModelResult<String> {
+    if archive.has("models/model.json") {
+        return Ok("model".to_owned());
+    }
+    let mut names: Vec<&str> =
+        archive.names().filter_map(|name| name.strip_prefix("models/")?.strip_suffix(".json")).collect();
+    names.sort_unstable();
+    match names[..] {
+        [name] => Ok(name.to_owned()),
+        [] => Err(ModelError::NotAProgram { why: no_program(archive) }),
+        _ => Err(ModelError::ProgramsAmbiguous { found: names.join(", ") }),
+    }
+}
+
+fn no_program(archive: &Archive) -> String {
+    let other = [("data/aotinductor/", "AOTInductor code"), ("data/executorch/", "an ExecuTorch program")]
+        .into_iter()
+        .find(|(prefix, _)| archive.names().any(|name| name.starts_with(prefix)));
+    match other {
+        Some((_, what)) => format!("the archive holds only {what}, no `models/*.json`"),
+        None => "the archive holds no `models/*.json`".to_owned(),
+    }
+}

@@ -1,0 +1,34 @@
+//! Table `ir/1` of the host: reading the program.
+
+use crate::basic::{Handle, Status, Str};
+use crate::op::OpDesc;
+use abi_stable::StableAbi;
+use std::ffi::c_void;
+
+/// Its id.
+pub const ID: &str = "ir/1";
+
+/// A function that is given text, perhaps in pieces, within the call that it was passed to.
+#[repr(transparent)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct WriteText {
+    /// The function.
+    pub call: unsafe extern "C" fn(to: *mut c_void, text: Str),
+}
+
+/// The table.
+#[repr(C)]
+#[derive(Clone, Copy, StableAbi)]
+pub struct IrV1 {
+    /// Bytes of this table.
+    pub size: u64,
+    /// [any] The IR version, major in the upper 32 bits.
+    pub version: unsafe extern "C" fn(ctx: Handle) -> u64,
+    /// [any] Writes the schema of the op `name`, as `thunderhead ops` shows it; the text lives as long as the process. `UNSUPPORTED` for an op
+    /// that is not in the table.
+    pub op_schema: unsafe extern "C" fn(ctx: Handle, name: Str, out: *mut Str) -> Status,
+    /// [any] Gives the op to `write` as one line of text, for logs and messages. `op` is one the host handed out, within the
+    /// call that it was handed to.
+    pub op_text:
+        unsafe extern "C" fn(ctx: Handle, op: *const OpDesc, write: WriteText, to: *mut c_void) -> Status,
+}
