@@ -28,6 +28,11 @@ pub enum Failure {
     #[diagnostic(code(cli::tensor_file), help("{advice}"))]
     TensorFile { path: String, expected: &'static str, reason: String, advice: String },
 
+    /// A file given to `plan --diff` is no plan, or one of another version.
+    #[error("`{path}` is not a plan: {reason}")]
+    #[diagnostic(code(cli::plan_file), help("write plans with `thunderhead plan MODEL -o FILE`"))]
+    PlanFile { path: String, reason: String },
+
     /// The outputs differ from those expected by more than the tolerances allow.
     #[error("{n_differing} of {n_compared} outputs differ from `{path}`")]
     #[diagnostic(code(cli::mismatch), help("{worst}"))]
@@ -44,7 +49,7 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Config(_) => Exit::Config,
-            Failure::Read { .. } | Failure::Write { .. } => Exit::Other,
+            Failure::Read { .. } | Failure::Write { .. } | Failure::PlanFile { .. } => Exit::Other,
             Failure::TensorFile { .. } => Exit::Inputs,
             Failure::Mismatch { .. } => Exit::Mismatch,
             Failure::Usage { .. } => Exit::Usage,

@@ -68,7 +68,7 @@ pub fn schemas() -> &'static (dyn Schemas + Sync) {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {
-            loaded().by_name.get(op).map(|(_, s)| *s)
+            loaded().by_name.get(op).map(|(_, s)| *s).or_else(|| super::aten_schema::opaque_schema(op))
         }
     }
     &TableSchemas
