@@ -13,7 +13,16 @@ pub mod meta;
 pub mod samples;
 pub mod table;
 
+pub mod arith;
+pub mod import;
+
+pub mod attention;
+mod einsum;
+pub mod indexing;
+pub mod linalg;
+pub mod norm;
 pub mod pointwise;
+pub mod reduction;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};

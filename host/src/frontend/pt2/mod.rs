@@ -11,7 +11,7 @@ pub mod graph;
 pub mod weights;
 
 #[cfg(test)]
-mod tests;
+pub(in crate::frontend) mod tests;
 
 use std::path::Path;
 
@@ -30,6 +30,9 @@ pub const SCHEMA_MINOR: i64 = 20;
 /// A program and where its tensors lie. Nothing of the tensors has been read.
 #[derive(Debug)]
 pub struct Pt2 {
+    /// What the model is called: the file's name without extension; for a file that is just called `model` or `core`
+    /// the name of its folder.
+    pub name: String,
     /// The program, as the file spells it.
     pub program: ExportedProgram,
     /// Parameters, buffers and constants by name.
@@ -46,7 +49,11 @@ impl Pt2 {
     pub fn open(path: &Path) -> ModelResult<Self> {
         let bytes =
             FileBytes::map(path).map_err(|source| ModelError::Io { path: path.to_owned(), source })?;
-        Self::from_bytes(bytes)
+        let mut pt2 = Self::from_bytes(bytes)?;
+        if let Some(name) = name_of(path) {
+            pt2.name = name;
+        }
+        Ok(pt2)
     }
 
     /// The same for bytes that are already at hand.
@@ -67,7 +74,17 @@ impl Pt2 {
             ));
         }
         let weights = Weights::read(&archive, &name)?;
-        Ok(Self { program, weights, warnings })
+        let root = archive.root().trim_end_matches('/').to_owned();
+        Ok(Self { name: root, program, weights, warnings })
+    }
+}
+
+fn name_of(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_str()?;
+    let folder = || path.parent()?.file_name()?.to_str();
+    match stem {
+        "model" | "core" => Some(folder().unwrap_or(stem).to_owned()),
+        _ => Some(stem.to_owned()),
     }
 }
 

@@ -215,8 +215,12 @@ impl Lowered {
                 let results = results.iter().copied().map(raw_reg).collect();
                 return Lowered::plain(ffi::UNPACK, *when, &[*list], results);
             }
-            Instr::Store { from, to } => return Lowered::plain(ffi::STORE, When::Run, &[*from, *to], Vec::new()),
-            Instr::Copy { from, to } => return Lowered::plain(ffi::COPY, When::Run, &[*from, *to], Vec::new()),
+            Instr::Store { from, to } => {
+                return Lowered::plain(ffi::STORE, When::Run, &[*from, *to], Vec::new());
+            }
+            Instr::Copy { from, to } => {
+                return Lowered::plain(ffi::COPY, When::Run, &[*from, *to], Vec::new());
+            }
         };
         let mut lists = Vec::new();
         let args = args.iter().map(|arg| raw_arg(arg, &mut lists)).collect();

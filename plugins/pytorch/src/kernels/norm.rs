@@ -54,7 +54,9 @@ fn rms_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 /// Training with running statistics gives the new ones as results instead of writing them.
 fn native_batch_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     match (recipe.op.bool("train")?, recipe.op.has("mean")) {
-        (true, true) => recipe.call("_native_batch_norm_legit_functional", "a weight bias mean var train momentum eps"),
+        (true, true) => {
+            recipe.call("_native_batch_norm_legit_functional", "a weight bias mean var train momentum eps")
+        }
         (true, false) => recipe.call("_native_batch_norm_legit.no_stats", "a weight bias train momentum eps"),
         (false, _) => {
             let kept = recipe.op.outputs().skip(1).position(|output| !output.dims().contains(&0));

@@ -12,12 +12,12 @@ use super::weights::Section;
 use super::*;
 
 /// Folder of the exported models.
-pub(super) fn models() -> PathBuf {
+pub(in crate::frontend) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/models")
 }
 
 /// Every `.pt2` of PyTorch 2.13 below `tests/models`, sorted.
-pub(super) fn current_files() -> Vec<PathBuf> {
+pub(in crate::frontend) fn current_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for folder in std::fs::read_dir(models()).expect("tests/models is there") {
         let folder = folder.expect("readable").path();
