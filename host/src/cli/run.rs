@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use serde_json::json;
+use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::args::RunArgs;
 use super::compare::Tolerance;
@@ -11,7 +12,6 @@ use super::outputs::{Compared, Outputs, mismatch, verdict_line};
 use super::program::{Opened, is_input_name};
 use super::render::Screen;
 use super::render::progress::Progress;
-use super::tensors::{read_tensors, write_tensors};
 
 pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
@@ -39,7 +39,7 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
     if let Some(path) = &args.state_out {
         let mut state: Vec<_> = opened.session.state()?.into_iter().collect();
         state.extend(written.into_iter().map(|(name, tensor)| (name.to_string(), tensor)));
-        write_tensors(path, &state)?;
+        write_tensors(path, &state).map_err(|error| Failure::write(path, &error))?;
     }
     let tolerance = Tolerance { rtol: args.rtol, atol: args.atol };
     let compared: Vec<Compared> = match &args.expect {

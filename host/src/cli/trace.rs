@@ -17,7 +17,7 @@ pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
     // The acquired trace is the model's alone: no plugin is asked for it.
     if args.stage == StageArg::Acquired {
         let program = open_program(&args.model, screen)?;
-        let mut module = program.module().clone();
+        let mut module = Module::clone(program.module());
         module.traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
         return shown(&module, depth, args, None, screen);
     }
@@ -82,7 +82,9 @@ fn expand_body(trace: &mut Trace, body: &mut [Stmt], depth: usize) {
     for stmt in body {
         let Stmt::Op(bsym) = stmt else { continue };
         // What cannot be taken apart with these sizes is shown whole; running it would say why.
-        let Ok(Some(Block { mut body, yields })) = thunderhead::ops::build::decompose(trace, bsym) else { continue };
+        let Ok(Some(Block { mut body, yields })) = thunderhead::ops::build::decompose(trace, bsym) else {
+            continue;
+        };
         if depth > 1 {
             expand_body(trace, &mut body, depth - 1);
         }
