@@ -13,6 +13,7 @@
 
 pub mod error;
 pub mod find;
+pub mod from_config;
 pub mod inspect;
 pub mod load;
 pub mod probe;
@@ -31,6 +32,7 @@ mod tables;
 pub use error::LoadError;
 pub use executor::LoadedExecutor;
 pub use find::{Found, FoundPlugin, Origin, Place, Skipped, find};
+pub use from_config::{library_paths, places, request};
 pub use inspect::{Inspection, inspect};
 pub use library::LibraryPath;
 pub use load::{Attempt, Request, Wanted, load};
