@@ -17,6 +17,7 @@ pub mod from_config;
 pub mod inspect;
 pub mod load;
 pub mod probe;
+pub mod process;
 pub mod trust;
 
 mod desc;
@@ -36,3 +37,4 @@ pub use from_config::{library_paths, places, request};
 pub use inspect::{Inspection, inspect};
 pub use library::LibraryPath;
 pub use load::{Attempt, Request, Wanted, load};
+pub use process::prepare_process;
