@@ -30,11 +30,14 @@ pub mod random;
 pub mod reduction;
 pub mod shape;
 
+#[cfg(test)]
+mod tests;
+
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;
-pub use samples::Sample;
+pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
 
 use crate::ir::{Arg, Dim, Type};

@@ -217,7 +217,7 @@ pub static TORCH_NATIVE_DROPOUT_BACKWARD: Op = Op {
         overloads: &["native_dropout_backward.default"],
         import: Import::Map("g=grad_output mask scale"),
     }],
-    samples: &[Sample("T[2, 3], bool[2, 3], 2.0"), Sample("T[0], bool[0], 1.5")],
+    samples: &[Sample("T[2, 3], bool[2, 3], scale=2.0"), Sample("T[0], bool[0], scale=1.5")],
     ..COMPOSITE
 };
 
