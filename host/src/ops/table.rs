@@ -12,7 +12,7 @@ static FAMILIES: &[&[&Op]] = &[
     super::linalg::OPS,
     super::norm::OPS,
     super::indexing::OPS,
-    super::attention::OPS,
+    super::attention::OPS, super::loss::OPS, super::conv::OPS,
 ];
 
 struct Table {
