@@ -106,9 +106,7 @@ pub static TORCH_CONVOLUTION: Op = Op {
     }),
     aten: &[Aten {
         overloads: &["convolution.default", "_convolution.default", "convolution_overrideable.default"],
-        import: Import::Map(
-            "a=input w=weight bias stride padding dilation transposed output_padding groups",
-        ),
+        import: Import::Map("a=input w=weight bias stride padding dilation transposed output_padding groups"),
     }],
     samples: CONVOLUTION_SAMPLES,
     ..Op::BASE
@@ -151,10 +149,7 @@ const CONV: Op = Op {
 pub static TORCH_CONV1D: Op = Op {
     name: "torch.conv1d",
     doc: "Convolution of one spatial dim; `padding` may be `same` (the input's size, extra padding behind) or `valid`.",
-    aten: &[Aten {
-        overloads: &["conv1d.default", "conv1d.padding"],
-        import: Import::Map(CONV_MAP),
-    }],
+    aten: &[Aten { overloads: &["conv1d.default", "conv1d.padding"], import: Import::Map(CONV_MAP) }],
     samples: &[
         Sample("T[2, 3, 7], T[4, 3, 3], T[4], padding=[1]"),
         Sample("T[2, 4, 7], T[4, 2, 4], none, padding=\"same\", dilation=[1], groups=2"),
@@ -168,10 +163,7 @@ const CONV_MAP: &str = "a=input w=weight bias stride padding dilation groups";
 pub static TORCH_CONV2D: Op = Op {
     name: "torch.conv2d",
     doc: "Convolution of two spatial dims; `padding` may be `same` (the input's size, extra padding behind) or `valid`.",
-    aten: &[Aten {
-        overloads: &["conv2d.default", "conv2d.padding"],
-        import: Import::Map(CONV_MAP),
-    }],
+    aten: &[Aten { overloads: &["conv2d.default", "conv2d.padding"], import: Import::Map(CONV_MAP) }],
     samples: &[
         Sample("T[2, 3, 6, 5], T[4, 3, 3, 3], T[4], stride=[2, 1], padding=[1, 1]"),
         Sample("T[1, 4, 5, 5], T[4, 1, 3, 3], none, padding=\"valid\", groups=4"),
@@ -184,10 +176,7 @@ pub static TORCH_CONV2D: Op = Op {
 pub static TORCH_CONV3D: Op = Op {
     name: "torch.conv3d",
     doc: "Convolution of three spatial dims; `padding` may be `same` (the input's size, extra padding behind) or `valid`.",
-    aten: &[Aten {
-        overloads: &["conv3d.default", "conv3d.padding"],
-        import: Import::Map(CONV_MAP),
-    }],
+    aten: &[Aten { overloads: &["conv3d.default", "conv3d.padding"], import: Import::Map(CONV_MAP) }],
     samples: &[Sample("T[1, 2, 4, 3, 4], T[2, 2, 2, 2, 2], T[2], padding=[1, 0, 1]")],
     ..CONV
 };
@@ -270,7 +259,9 @@ impl Window {
         let read = |name: &str, low: i64| -> Result<Vec<i64>, OpError> {
             let ints = call.ints(name)?;
             if ints.len() != n || ints.iter().any(|i| *i < low) {
-                return Err(call.error(format!("`{name}` is {ints:?}, {n} numbers of at least {low} are wanted")));
+                return Err(
+                    call.error(format!("`{name}` is {ints:?}, {n} numbers of at least {low} are wanted"))
+                );
             }
             Ok(ints)
         };

@@ -84,7 +84,11 @@ pub static TORCH_NLL_LOSS_BACKWARD: Op = Op {
         overloads: &["nll_loss_backward.default", "nll_loss2d_backward.default"],
         import: Import::With(|b, c| {
             let mut args = import::args(c, &["grad_output", "self", "target", "weight"])?;
-            args.extend([import::reduction(c)?, import::arg(c, "ignore_index")?, import::arg(c, "total_weight")?]);
+            args.extend([
+                import::reduction(c)?,
+                import::arg(c, "ignore_index")?,
+                import::arg(c, "total_weight")?,
+            ]);
             b.call("torch.nll_loss_backward", args)
         }),
     }],
@@ -155,7 +159,10 @@ pub static TORCH_SMOOTH_L1_LOSS: Op = Op {
         let l = b.select(&small, &near, &far)?;
         finish(b, call, &l, p.out)
     }),
-    aten: &[Aten { overloads: &["smooth_l1_loss.default"], import: Import::Map("a=self target reduction beta") }],
+    aten: &[Aten {
+        overloads: &["smooth_l1_loss.default"],
+        import: Import::Map("a=self target reduction beta"),
+    }],
     samples: &[
         Sample("T[2, 3], T[2, 3]"),
         Sample("T[2, 3], T[3], beta=0.5, reduction=\"none\""),
@@ -181,7 +188,10 @@ pub static TORCH_HUBER_LOSS: Op = Op {
         let l = b.select(&small, &near, &far)?;
         finish(b, call, &l, p.out)
     }),
-    aten: &[Aten { overloads: &["huber_loss.default"], import: Import::Map("a=self target reduction delta") }],
+    aten: &[Aten {
+        overloads: &["huber_loss.default"],
+        import: Import::Map("a=self target reduction delta"),
+    }],
     samples: &[
         Sample("T[2, 3], T[2, 3]"),
         Sample("T[2, 3], T[3], delta=0.5, reduction=\"none\""),
@@ -274,7 +284,10 @@ pub static TORCH_KL_DIV: Op = Op {
         };
         finish(b, call, &l, p.out)
     }),
-    aten: &[Aten { overloads: &["kl_div.default"], import: Import::Map("a=self target reduction log_target") }],
+    aten: &[Aten {
+        overloads: &["kl_div.default"],
+        import: Import::Map("a=self target reduction log_target"),
+    }],
     samples: &[
         Sample("T[2, 3], T[2, 3]{pos}"),
         Sample("T[2, 3], T[2, 3]{0..2}, reduction=\"none\""),
@@ -479,7 +492,11 @@ fn nll_loss_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpErr
 fn cross_entropy(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     let (a, target) = (call.tensor("a")?, call.tensor("target")?);
     if a.rank() == 0 || !a.dtype().is_float() {
-        return Err(call.error(format!("`a` is {}{}, it must be floats with a dim of classes", a.dtype(), meta::show(a.dims()))));
+        return Err(call.error(format!(
+            "`a` is {}{}, it must be floats with a dim of classes",
+            a.dtype(),
+            meta::show(a.dims())
+        )));
     }
     let axis = class_axis(a.rank());
     let wide = b.to(&a, a.dtype().acc())?;
@@ -497,7 +514,12 @@ fn cross_entropy(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
 }
 
 /// The weights of classes along the class axis of log-probabilities.
-fn class_weights(b: &mut Builder<'_>, call: &Call, logp: &Tensor, axis: usize) -> Result<Option<Tensor>, OpError> {
+fn class_weights(
+    b: &mut Builder<'_>,
+    call: &Call,
+    logp: &Tensor,
+    axis: usize,
+) -> Result<Option<Tensor>, OpError> {
     let Some(w) = call.opt_tensor("weight")? else { return Ok(None) };
     if w.rank() != 1 || w.dims()[0].same(&logp.dims()[axis]) == Some(false) {
         let (w, n) = (meta::show(w.dims()), &logp.dims()[axis]);

@@ -17,14 +17,18 @@ pub mod arith;
 pub mod import;
 
 pub mod attention;
-mod einsum;
-pub mod indexing;
 pub mod conv;
+mod einsum;
+mod grid_sample;
+pub mod indexing;
 pub mod linalg;
 pub mod loss;
 pub mod norm;
 pub mod pointwise;
+pub mod pool;
+pub mod recurrent;
 pub mod reduction;
+pub mod resample;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};

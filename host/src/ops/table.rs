@@ -12,7 +12,12 @@ static FAMILIES: &[&[&Op]] = &[
     super::linalg::OPS,
     super::norm::OPS,
     super::indexing::OPS,
-    super::attention::OPS, super::loss::OPS, super::conv::OPS,
+    super::attention::OPS,
+    super::loss::OPS,
+    super::conv::OPS,
+    super::pool::OPS,
+    super::resample::OPS,
+    super::recurrent::OPS,
 ];
 
 struct Table {
