@@ -44,7 +44,7 @@ impl Case {
 /// A room, and how it is asked: gives what must come out, or why the case itself is wrong.
 type Room = (&'static str, fn(&Case) -> Result<String, String>);
 
-const ROOMS: &[Room] = &[("format", format), ("parse", parse)];
+const ROOMS: &[Room] = &[("format", format), ("parse", parse), ("verify", verify)];
 
 #[test]
 fn every_file_gives_what_it_says() {
@@ -123,6 +123,10 @@ fn format(case: &Case) -> Result<String, String> {
     };
     let module = text::parse(&case.input, ops::schemas()).map_err(|e| e.to_string())?.module;
     let printed = text::print(&module, ops::schemas(), &options);
+    let faults = thunderhead::ir::verify::verify(&module);
+    if let Some(fault) = faults.first() {
+        return Err(format!("{} faults, the first: {fault}", faults.len()));
+    }
     let json = text::to_json(&module, ops::schemas()).to_string();
     let back = text::from_json(&json, ops::schemas()).map_err(|e| format!("from JSON: {e}"))?;
     if back != module {
@@ -146,6 +150,16 @@ fn parse(case: &Case) -> Result<String, String> {
     match text::parse(&case.input, ops::schemas()) {
         Ok(_) => Err("it can be read".to_string()),
         Err(faults) => faulty(case, &faults),
+    }
+}
+
+/// Texts that can be read and are no programs.
+fn verify(case: &Case) -> Result<String, String> {
+    let parsed = text::parse(&case.input, ops::schemas()).map_err(|e| e.to_string())?;
+    let faults = thunderhead::ir::verify::verify(&parsed.module);
+    match parsed.source.locate_all(&case.input, faults) {
+        Some(faults) => faulty(case, &faults),
+        None => Err("nothing is wrong with it".to_string()),
     }
 }
 

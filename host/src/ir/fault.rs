@@ -35,6 +35,8 @@ pub enum Code {
     Symbol,
     /// A block yields other than its statement's results.
     Yield,
+    /// What is returned or yielded is neither a value nor a literal, or its user name is taken.
+    Output,
     /// Blocks or lists nested deeper than the format allows.
     Nesting,
     /// A region's name is not unique or does not count up.
@@ -57,7 +59,7 @@ pub enum Code {
 
 impl Code {
     /// Every code, in the order of the documentation.
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 23] = [
         Code::Token,
         Code::Syntax,
         Code::Version,
@@ -71,6 +73,7 @@ impl Code {
         Code::Trace,
         Code::Symbol,
         Code::Yield,
+        Code::Output,
         Code::Nesting,
         Code::Region,
         Code::Role,
@@ -98,6 +101,7 @@ impl Code {
             Code::Trace => "verify::trace",
             Code::Symbol => "verify::symbol",
             Code::Yield => "verify::yield",
+            Code::Output => "verify::output",
             Code::Nesting => "verify::nesting",
             Code::Region => "verify::region",
             Code::Role => "verify::role",

@@ -11,9 +11,11 @@ pub mod dtype;
 pub mod fault;
 pub mod nearest;
 pub mod proxy;
+pub mod renumber;
 pub mod schema;
 pub mod text;
 pub mod trace;
+pub mod verify;
 
 pub use arg::Arg;
 pub use bsym::{Block, Bsym, Notes, Stmt, Who};

@@ -319,7 +319,9 @@ impl Network {
             m if n > 0 && m == n * plain => plain,
             m if n > 0 && cell == Cell::Lstm && m == n * (plain + 1) => plain + 1,
             m => {
-                return Err(call.error(format!("{m} `params` for {layers} layers in {directions} directions")));
+                return Err(
+                    call.error(format!("{m} `params` for {layers} layers in {directions} directions"))
+                );
             }
         };
         let weights = params.chunks(each).map(|p| Weights {
