@@ -33,7 +33,6 @@ pub mod pool;
 pub mod random;
 pub mod recurrent;
 pub mod reduction;
-pub mod reduction;
 pub mod resample;
 pub mod shape;
 
