@@ -18,16 +18,22 @@ pub mod import;
 
 pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod creation;
 mod einsum;
+mod grid_sample;
 pub mod indexing;
 pub mod linalg;
+pub mod loss;
 pub mod memory;
 pub mod norm;
 pub mod number;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
+pub mod recurrent;
 pub mod reduction;
+pub mod resample;
 pub mod shape;
 
 #[cfg(test)]
