@@ -17,7 +17,7 @@ use thunderhead_sdk::{
     ArgRef, Binding, Bound, Call, Create, Error, Executor, Kernel, Number, Op, Refusal, define_plugin,
 };
 
-use aten::{Memory, Tape};
+use aten::{Memory, Tape, WarningLog};
 use recipe::{Made, Recipe};
 
 define_plugin! {
@@ -47,13 +47,15 @@ pub fn row_faults() -> Vec<String> {
 pub struct Torch {
     /// Whether forms whose results change from run to run are refused.
     deterministic: bool,
+    /// ATen's warnings go to the host's log.
+    _warnings: WarningLog,
 }
 
 impl Executor for Torch {
     fn create(ctx: &Create<'_>) -> Result<Self, Error> {
         let deterministic = ctx.options().bool("deterministic")?;
         ctx.log().debug(format!("libtorch with {} CPU threads by default", tch::get_num_threads()));
-        Ok(Torch { deterministic })
+        Ok(Torch { deterministic, _warnings: WarningLog::new(ctx.log()) })
     }
 
     fn check(&self, op: &Op<'_>) -> Result<(), Refusal> {
