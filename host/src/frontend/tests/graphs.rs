@@ -228,6 +228,7 @@ impl Program {
     /// The trace's text from the first statement on, without indentation.
     fn body(&self) -> String {
         let imported = self.imported().unwrap_or_else(|error| panic!("{} {error}", error.code_text()));
+        assert_eq!(crate::ir::verify::verify(&imported.module), vec![]);
         let printed = text::print(&imported.module, ops::schemas(), &PrintOptions::default());
         let parsed =
             text::parse(&printed, ops::schemas()).unwrap_or_else(|faults| panic!("{faults:?}\n{printed}"));

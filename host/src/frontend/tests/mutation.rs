@@ -40,7 +40,13 @@ fn damaged_programs_do_no_harm() {
         let before = Instant::now();
         let outcome = std::panic::catch_unwind(move || {
             let Ok(pt2) = Pt2::from_bytes(FileBytes::from_vec(bytes)) else { return false };
-            import(&pt2).is_ok()
+            match import(&pt2) {
+                Ok(imported) => {
+                    assert_eq!(crate::ir::verify::verify(&imported.module), vec![]);
+                    true
+                }
+                Err(_) => false,
+            }
         });
         let Ok(imported) = outcome else { panic!("panic in case {case} of {name}, seed {SEED}") };
         assert!(
