@@ -30,4 +30,5 @@ fn main() {
     println!("cargo:rustc-link-search=native={lib}");
     // In the host, libtorch is opened before the plugin; the plugin itself names no folder.
     println!("cargo:rustc-link-arg-tests=-Wl,-rpath,{lib}");
+    println!("cargo:rustc-link-arg-benches=-Wl,-rpath,{lib}");
 }

@@ -118,6 +118,7 @@ pub struct ModelArgs {
 
 /// The inputs of a model; their sizes decide what is planned.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Inputs and outputs")]
 pub struct InputArgs {
     /// Inputs as safetensors (`in0`, `in1`, … or the model's names), or as JSON for those that are no tensors.
     /// Missing: filled from the seed

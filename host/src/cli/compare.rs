@@ -201,6 +201,16 @@ impl std::fmt::Display for Element {
     }
 }
 
+/// One element as text; reals short enough for a line.
+pub fn element_text(dtype: Dtype, bytes: &[u8]) -> String {
+    match Element::of(dtype, bytes) {
+        _ if dtype == Dtype::Bool => (bytes != [0]).to_string(),
+        Element::Real(real) => format!("{real:.6}"),
+        Element::Complex(re, im) => format!("({re:.6}, {im:.6})"),
+        element => element.to_string(),
+    }
+}
+
 /// `f32[2, 3]`
 pub fn described(tensor: &Tensor) -> String {
     format!("{}{:?}", tensor.dtype(), tensor.dims())

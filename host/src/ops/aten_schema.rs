@@ -5,9 +5,10 @@
 //! Deliberately absent: what the overloads mean. That is the op table's business (`aten`).
 
 use super::aten::AtenArg;
-use crate::ir::{Arg, Dtype};
+use crate::ir::schema::DtypeClass;
+use crate::ir::{Arg, Dtype, Param, ParamBase, ParamType, Schema};
 use rustc_hash::FxHashMap;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 static TEXT: &str = include_str!("data/aten-all.tsv");
 
@@ -365,6 +366,67 @@ fn split_top(text: &'static str) -> Vec<&'static str> {
     }
     parts.push(text[start..].trim());
     parts
+}
+
+impl AtenSchema {
+    /// The schema in the IR's terms, for the opaque op `aten.<overload>`: the same names, order and defaults. Where the
+    /// type is one that the IR does not tell apart, anything is taken.
+    pub fn to_ir(&self) -> Schema {
+        let params = self.params.iter().map(AtenParam::to_ir).collect();
+        let results: Vec<&str> =
+            self.returns.iter().map(|r| if r.ty.list.is_some() { "Tensor[]" } else { "Tensor" }).collect();
+        let result = if let [one] = results.as_slice() {
+            (*one).to_string()
+        } else {
+            format!("({})", results.join(", "))
+        };
+        Schema { params, result, variadic: false }
+    }
+}
+
+impl AtenParam {
+    fn to_ir(&self) -> Param {
+        let list = self.ty.list.is_some();
+        let base = match self.ty.base {
+            AtenBase::Tensor if list => {
+                ParamBase::Tensors { class: DtypeClass::default(), gaps: self.ty.gaps }
+            }
+            AtenBase::Tensor => ParamBase::Tensor(DtypeClass::default()),
+            AtenBase::Scalar | AtenBase::Float if list => ParamBase::Nums,
+            AtenBase::Scalar | AtenBase::Float => ParamBase::Num,
+            AtenBase::SymInt if list => ParamBase::Dims,
+            AtenBase::SymInt => ParamBase::Dim,
+            AtenBase::Int if list => ParamBase::Ints,
+            AtenBase::Int => ParamBase::Int,
+            AtenBase::Bool if !list => ParamBase::Bool,
+            AtenBase::Str if !list => ParamBase::Str(Vec::new()),
+            AtenBase::Dtype => ParamBase::Dtype,
+            AtenBase::Device => ParamBase::Device,
+            _ => ParamBase::Any,
+        };
+        let mut any_of = vec![base];
+        // A number may stand for a tensor.
+        if self.ty.base == AtenBase::Tensor && !list {
+            any_of.push(ParamBase::Num);
+        }
+        let ty = ParamType { any_of, optional: self.ty.optional };
+        Param { name: self.name.into(), ty, default: self.default.clone() }
+    }
+}
+
+/// The IR schema of the opaque op of that name (`aten.foo.overload`).
+pub fn opaque_schema(op: &str) -> Option<&'static Schema> {
+    type Made = RwLock<FxHashMap<String, Option<&'static Schema>>>;
+    static MADE: OnceLock<Made> = OnceLock::new();
+    let overload = op.strip_prefix("aten.")?;
+    let made = MADE.get_or_init(Made::default);
+    if let Some(found) = made.read().unwrap_or_else(PoisonError::into_inner).get(overload) {
+        return *found;
+    }
+    // Leaked once an overload: there are some thousands at most.
+    let schema = lookup(overload).map(|s| &*Box::leak(Box::new(s.to_ir())));
+    made.write().unwrap_or_else(PoisonError::into_inner).insert(overload.into(), schema);
+    schema
 }
 
 #[cfg(test)]

@@ -4,17 +4,22 @@ use super::build::{Num, Operand, Tensor};
 use super::call::Call;
 use super::error::OpError;
 use crate::ir::dtype::Category;
-use crate::ir::{Device, Dim, Dtype, NumKind, ParamBase, TensorType, Type};
+use crate::ir::{Device, Dim, Dtype, NumKind, ParamBase, SymKind, Symbol, TensorType, Type};
 
 /// The default float, as PyTorch's: what integers and Python floats become.
 pub const DEFAULT_FLOAT: Dtype = Dtype::F32;
 
-/// The dims of tensors broadcast together. A symbolic dim against a known one other than 1 is assumed equal and checked
-/// with concrete sizes; of two undecided ones the first wins.
+/// The dims of tensors broadcast together, as an error of this call where they do not.
 pub fn broadcast_dims<'a>(
     call: &Call,
     all: impl IntoIterator<Item = &'a [Dim]>,
 ) -> Result<Vec<Dim>, OpError> {
+    broadcast(all).map_err(|what| call.error(what))
+}
+
+/// The dims of tensors broadcast together. A symbolic dim against a known one other than 1 is assumed equal and checked
+/// with concrete sizes; of two undecided ones the first wins.
+pub fn broadcast<'a>(all: impl IntoIterator<Item = &'a [Dim]>) -> Result<Vec<Dim>, String> {
     let mut out: Vec<Dim> = Vec::new();
     for dims in all {
         if dims.len() > out.len() {
@@ -28,10 +33,10 @@ pub fn broadcast_dims<'a>(
                 (o, d) if d.is(1) || o == d => o.clone(),
                 (o, d) if o.is(1) => d.clone(),
                 (Dim::Known(a), Dim::Known(b)) => {
-                    return Err(call.error(format!("dims {a} and {b} do not broadcast")));
+                    return Err(format!("dims {a} and {b} do not broadcast"));
                 }
                 (o, d) if o.same(d) == Some(false) => {
-                    return Err(call.error(format!("dims {o} and {d} do not broadcast")));
+                    return Err(format!("dims {o} and {d} do not broadcast"));
                 }
                 (Dim::Known(_), _) => o.clone(),
                 (_, Dim::Known(_)) => d.clone(),
@@ -150,6 +155,23 @@ pub fn inexact(d: Dtype) -> Dtype {
     if d.is_inexact() { d } else { DEFAULT_FLOAT }
 }
 
+/// The axes as a permutation of all of `rank` dims, made non-negative.
+pub fn permutation(call: &Call, axes: &[i64], rank: usize) -> Result<Vec<usize>, OpError> {
+    if axes.len() != rank {
+        return Err(call.error(format!("{axes:?} names {} axes, the tensor has {rank}", axes.len())));
+    }
+    let mut seen = vec![false; rank];
+    let mut out = Vec::with_capacity(rank);
+    for axis in axes {
+        let axis = call.canonical_axis(*axis, rank)?;
+        if std::mem::replace(&mut seen[axis], true) {
+            return Err(call.error(format!("{axes:?} names axis {axis} twice")));
+        }
+        out.push(axis);
+    }
+    Ok(out)
+}
+
 /// The dims of a reduction of `dims` over canonical `axes`.
 pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdim: bool) -> Vec<Dim> {
     dims.iter()
@@ -165,6 +187,16 @@ pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdim: bool) -> Vec<Dim> {
 /// One tensor result.
 pub fn one(dims: Vec<Dim>, dtype: Dtype, like: &TensorType) -> Result<Vec<Option<Type>>, OpError> {
     Ok(vec![Some(TensorType { dims, dtype, device: like.device.clone() }.into())])
+}
+
+/// A size of a meta rule's result that only the run knows; `k` counts them in one call. The builder names it.
+pub fn data_size(k: u32) -> Dim {
+    Dim::symbol(Symbol { kind: SymKind::Data, number: u32::MAX - k })
+}
+
+/// Is it one of [`data_size`]?
+pub fn is_unnamed(s: Symbol) -> bool {
+    s.kind == SymKind::Data && s.number > u32::MAX - 16
 }
 
 /// Meta of an elementwise prim: all tensors of one dtype and one set of dims, which the result has, too.

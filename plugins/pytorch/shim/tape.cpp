@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 using c10::IValue;
@@ -75,6 +76,26 @@ class ThreadCount {
   bool changed_ = false;
 };
 
+void (*on_warning)(const char*, uint64_t) = nullptr;
+
+// ATen's warnings of this thread go to the host's log instead of stderr, for as long as this lives.
+class Warnings : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    if (on_warning) on_warning(warning.msg().data(), warning.msg().size());
+  }
+};
+
+Warnings warnings;
+
+// What holds for every call into ATen: autograd's keys are left out, warnings are collected, and so many threads.
+struct Inside {
+  explicit Inside(int32_t threads) : count(threads) {}
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10::WarningUtils::WarningHandlerGuard guard{&warnings};
+  ThreadCount count;
+};
+
 c10::OperatorName operator_name(const std::string& text) {
   const auto space = text.find("::");
   const auto dot = text.find('.', space == std::string::npos ? 0 : space);
@@ -108,24 +129,31 @@ bool is_out_variant(const c10::FunctionSchema& plain, const c10::FunctionSchema&
   return true;
 }
 
+// Overloads by operator. Walking all of them takes a millisecond, so it is done once; ops registered later are found by
+// name all the same, only their variants for given outputs are not looked for.
+const std::vector<std::string>& overloads_of(const std::string& op) {
+  static const auto all = [] {
+    std::unordered_map<std::string, std::vector<std::string>> overloads;
+    for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+      overloads[name.name].push_back(name.overload_name);
+    }
+    for (auto& [name, list] : overloads) std::sort(list.begin(), list.end());
+    return overloads;
+  }();
+  static const std::vector<std::string> none;
+  const auto found = all.find(op);
+  return found == all.end() ? none : found->second;
+}
+
 std::string out_variant(const OperatorHandle& op) {
   const auto& plain = op.schema();
   for (const auto& result : plain.returns()) {
     if (result.type()->kind() != c10::TypeKind::TensorType || result.alias_info()) return "";
   }
-  auto& dispatcher = c10::Dispatcher::singleton();
   const auto& own = plain.operator_name();
-  auto accept = [&](const c10::OperatorName& name) {
-    const auto found = dispatcher.findSchema(name);
-    return found && is_out_variant(plain, found->schema());
-  };
-  // The usual names first: the list of all operators takes a millisecond to walk.
-  for (const std::string& overload : {own.overload_name.empty() ? std::string("out") : own.overload_name + "_out",
-                                      std::string("out")}) {
-    if (accept({own.name, overload})) return own.name + "." + overload;
-  }
-  for (const auto& name : dispatcher.getAllOpNames()) {
-    if (name.name == own.name && accept(name)) return name.name + "." + name.overload_name;
+  for (const auto& overload : overloads_of(own.name)) {
+    const auto found = c10::Dispatcher::singleton().findSchema({own.name, overload});
+    if (found && is_out_variant(plain, found->schema())) return own.name + "." + overload;
   }
   return "";
 }
@@ -501,6 +529,8 @@ void bind_outputs(th_bound& bound, const th_tensor* outputs) {
 
 extern "C" {
 
+void th_on_warning(void (*to)(const char* text, uint64_t bytes)) { on_warning = to; }
+
 int th_describe(const char* op, char* schema, uint64_t schema_bytes, char* out, uint64_t out_bytes, char* error,
                 uint64_t error_bytes) {
   return guarded(error, error_bytes, [&] {
@@ -527,8 +557,7 @@ void th_tape_free(th_tape* tape) { delete tape; }
 int th_bind(const th_tape* tape, const th_tensor* inputs, const th_tensor* outputs, int32_t threads, th_bound** bound,
             char* error, uint64_t error_bytes) {
   return guarded(error, error_bytes, [&] {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    ThreadCount count(threads);
+    Inside inside(threads);
     auto made = std::make_unique<th_bound>();
     made->tape = tape;
     made->regs.resize(tape->n_regs);
@@ -555,8 +584,7 @@ int th_bind(const th_tape* tape, const th_tensor* inputs, const th_tensor* outpu
 int th_run(th_bound* bound, const th_number* numbers, uint64_t n_numbers, int32_t threads, char* error,
            uint64_t error_bytes) {
   return guarded(error, error_bytes, [&] {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    ThreadCount count(threads);
+    Inside inside(threads);
     for (size_t i = 0; i < bound->reversed.size(); ++i) {
       const Reversed& reversed = bound->reversed[i];
       if (!reversed.axes.empty()) bound->regs[i] = reversed.forwards.flip(reversed.axes);
@@ -584,8 +612,7 @@ int th_result_dims(const th_bound* bound, uint32_t reg, int64_t* dims, uint32_t*
 
 int th_take(th_bound* bound, uint32_t reg, const th_tensor* target, int32_t threads, char* error, uint64_t error_bytes) {
   return guarded(error, error_bytes, [&] {
-    at::AutoDispatchBelowADInplaceOrView below_autograd;
-    ThreadCount count(threads);
+    Inside inside(threads);
     std::vector<int64_t> axes;
     const auto to = wrap(*target, axes);
     TORCH_CHECK(axes.empty(), "an output runs backwards");

@@ -76,6 +76,9 @@ struct th_number {
 struct th_tape;
 struct th_bound;
 
+/* Where ATen's warnings go; before this is called, nowhere. Once, before anything else. */
+void th_on_warning(void (*to)(const char* text, uint64_t bytes));
+
 /* What ATen's dispatcher knows of an overload. The schema as text, and the name of the variant that writes to given
  * outputs ("" when there is none). Buffers of the given sizes; texts are cut. */
 int th_describe(const char* op, char* schema, uint64_t schema_bytes, char* out_variant, uint64_t out_bytes,

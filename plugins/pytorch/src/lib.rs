@@ -17,7 +17,7 @@ use thunderhead_sdk::{
     ArgRef, Binding, Bound, Call, Create, Error, Executor, Kernel, Number, Op, Refusal, define_plugin,
 };
 
-use aten::{Memory, Tape};
+use aten::{Memory, Tape, WarningLog};
 use recipe::{Made, Recipe};
 
 define_plugin! {
@@ -32,17 +32,30 @@ pub fn op_names() -> impl Iterator<Item = &'static str> {
     kernels::rows().map(|row| row.op)
 }
 
+/// Whether every form of the op draws random numbers, so that none is taken.
+pub fn is_random(op: &str) -> bool {
+    RANDOM.contains(&op)
+}
+
+/// What is wrong with the rows, asked of the libtorch that is loaded: overloads that it lacks, arguments that they do not
+/// have.
+pub fn row_faults() -> Vec<String> {
+    kernels::rows().filter_map(|row| row.fault().map(|fault| format!("{}: {fault}", row.op))).collect()
+}
+
 /// The executor.
 pub struct Torch {
     /// Whether forms whose results change from run to run are refused.
     deterministic: bool,
+    /// ATen's warnings go to the host's log.
+    _warnings: WarningLog,
 }
 
 impl Executor for Torch {
     fn create(ctx: &Create<'_>) -> Result<Self, Error> {
         let deterministic = ctx.options().bool("deterministic")?;
         ctx.log().debug(format!("libtorch with {} CPU threads by default", tch::get_num_threads()));
-        Ok(Torch { deterministic })
+        Ok(Torch { deterministic, _warnings: WarningLog::new(ctx.log()) })
     }
 
     fn check(&self, op: &Op<'_>) -> Result<(), Refusal> {
@@ -50,18 +63,16 @@ impl Executor for Torch {
     }
 
     fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
-        let (recipe, row) = self
-            .recipe(op)
-            .map_err(|refusal| Error::unsupported(format!("`{}`: {refusal}", op.name())))?;
+        let (recipe, row) =
+            self.recipe(op).map_err(|refusal| Error::unsupported(format!("`{}`: {refusal}", op.name())))?;
         Ok(Box::new(TorchKernel { made: recipe.finish(row)? }))
     }
 
-    /// One product of matrices, by the path that runs take.
+    /// Does this libtorch have what the rows name?
     fn selftest(&self) -> Result<(), Error> {
-        let described = aten::describe("mm")?;
-        match described.out_variant.as_deref() {
-            Some("aten::mm.out") => Ok(()),
-            other => Err(Error::unavailable(format!("libtorch's `mm` writes to outputs by {other:?}, expected `aten::mm.out`"))),
+        match row_faults().as_slice() {
+            [] => Ok(()),
+            faults => Err(Error::unavailable(faults.join("; "))),
         }
     }
 }
@@ -69,7 +80,10 @@ impl Executor for Torch {
 impl Torch {
     fn recipe<'a>(&self, op: &'a Op<'a>) -> Result<(Recipe<'a>, &'static recipe::Row), Refusal> {
         if draws(op) {
-            return Err(Refusal::new("random", "it draws random numbers, and ATen's generators take no offset"));
+            return Err(Refusal::new(
+                "random",
+                "it draws random numbers, and ATen's generators take no offset",
+            ));
         }
         let row = kernels::row(op.name())
             .ok_or_else(|| Refusal::new("op_unknown", format!("`{}` has no row here", op.name())))?;
@@ -81,14 +95,34 @@ impl Torch {
 fn draws(op: &Op<'_>) -> bool {
     let given = |name: &str| op.arg(name).is_some_and(|arg| arg != ArgRef::None);
     let off = |name: &str| op.arg(name) == Some(ArgRef::Bool(false));
-    let none = |name: &str| matches!(op.arg(name), Some(ArgRef::Int(0))) || op.arg(name) == Some(ArgRef::Float(0.0));
+    let none =
+        |name: &str| matches!(op.arg(name), Some(ArgRef::Int(0))) || op.arg(name) == Some(ArgRef::Float(0.0));
     let in_training = !["train", "training"].iter().any(|name| off(name));
     let drops = !["p", "dropout", "dropout_p"].iter().any(|name| none(name));
-    (given("seed") || ALWAYS_DRAW.contains(&op.name())) && in_training && drops
+    is_random(op.name()) || (given("seed") && in_training && drops)
 }
 
-/// Ops whose every form draws, with or without a seed.
-const ALWAYS_DRAW: &[&str] = &["prims.uniform"];
+/// Ops of which every form draws. The manifest claims them, so that the refusal says why.
+const RANDOM: &[&str] = &[
+    "prims.multinomial_philox",
+    "prims.randint_philox",
+    "prims.randn_philox",
+    "prims.randperm_philox",
+    "prims.uniform",
+    "prims.uniform_philox",
+    "torch.bernoulli",
+    "torch.cauchy",
+    "torch.exponential",
+    "torch.geometric",
+    "torch.log_normal",
+    "torch.multinomial",
+    "torch.normal",
+    "torch.rand",
+    "torch.randint",
+    "torch.randn",
+    "torch.randperm",
+    "torch.rrelu",
+];
 
 struct TorchKernel {
     made: Made,

@@ -31,6 +31,21 @@ pub struct Row {
     pub in_place: InPlace,
 }
 
+impl Row {
+    /// What is wrong with the row, if anything: an overload that libtorch lacks, more arguments than it has.
+    pub fn fault(&self) -> Option<String> {
+        let (How::Call(aten, args) | How::View(aten, args) | How::Views(aten, args)) = &self.how else {
+            return None;
+        };
+        let described = match describe(aten) {
+            Ok(described) => described,
+            Err(error) => return Some(error.message().into()),
+        };
+        let (given, taken) = (args.split_whitespace().count(), n_args(&described.schema));
+        (given > taken).then(|| format!("`{aten}` takes {taken} arguments, not {given}"))
+    }
+}
+
 /// What an op becomes.
 pub enum How {
     /// One call, results to outputs.
@@ -134,13 +149,18 @@ impl<'a> Recipe<'a> {
     /// Carries out a row. Refused is what the row cannot express of this op.
     pub fn build(op: &'a Op<'a>, row: &Row, deterministic: bool) -> Result<Recipe<'a>, Refusal> {
         let tensors = op.n_inputs() + op.n_outputs();
-        let n_regs = u32::try_from(tensors).map_err(|_| Refusal::new("too_many_tensors", "more tensors than a tape numbers"))?;
+        let n_regs = u32::try_from(tensors)
+            .map_err(|_| Refusal::new("too_many_tensors", "more tensors than a tape numbers"))?;
         for tensor in op.inputs().chain(op.outputs()) {
             if scalar_type(tensor.dtype()).is_none() {
-                return Err(Refusal::new("dtype_unsupported", format!("libtorch has no dtype {}", tensor.dtype())));
+                return Err(Refusal::new(
+                    "dtype_unsupported",
+                    format!("libtorch has no dtype {}", tensor.dtype()),
+                ));
             }
         }
-        let mut recipe = Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false, deterministic };
+        let mut recipe =
+            Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false, deterministic };
         match &row.how {
             How::Call(aten, args) => recipe.call(aten, args)?,
             How::View(aten, args) => {
@@ -158,23 +178,35 @@ impl<'a> Recipe<'a> {
     /// Checks the calls against libtorch's schemas and makes the tape.
     pub fn finish(self, row: &Row) -> Result<Made, Error> {
         let tape = Tape::new(&self.instrs, self.op.n_inputs(), self.op.n_outputs(), self.n_regs)?;
-        Ok(Made { tape, deferred: self.deferred, serial: self.serial, n_numbers: self.op.n_numbers(), in_place: sharing(self.op, row.in_place) })
+        Ok(Made {
+            tape,
+            deferred: self.deferred,
+            serial: self.serial,
+            n_numbers: self.op.n_numbers(),
+            in_place: sharing(self.op, row.in_place),
+        })
     }
 
     /// The register of an input.
     pub fn input(&self, idx: usize) -> Result<Reg, Refusal> {
-        if idx < self.op.n_inputs() { Ok(Reg(idx as u32)) } else { Err(form(format!("it has no tensor {idx}"))) }
+        if idx < self.op.n_inputs() {
+            Ok(Reg(idx as u32))
+        } else {
+            Err(form(format!("it has no tensor {idx}")))
+        }
     }
 
     /// The register of the tensor that an argument names.
     pub fn tensor(&self, name: &str) -> Result<Reg, Refusal> {
-        let idx = self.op.tensor(name).ok_or_else(|| form(format!("`{name}` is no tensor")).attribute(name))?;
+        let idx =
+            self.op.tensor(name).ok_or_else(|| form(format!("`{name}` is no tensor")).attribute(name))?;
         self.input(idx)
     }
 
     /// What is known of the tensor that an argument names.
     pub fn desc(&self, name: &str) -> Result<TensorDesc<'a>, Refusal> {
-        let idx = self.op.tensor(name).ok_or_else(|| form(format!("`{name}` is no tensor")).attribute(name))?;
+        let idx =
+            self.op.tensor(name).ok_or_else(|| form(format!("`{name}` is no tensor")).attribute(name))?;
         Ok(self.op.input(idx))
     }
 
@@ -208,7 +240,12 @@ impl<'a> Recipe<'a> {
     }
 
     /// One call; its results go to the outputs named, in order. Results beyond are dropped.
-    pub fn call_with_results(&mut self, aten: &str, mut args: Vec<Arg>, outputs: &[Option<usize>]) -> Result<(), Refusal> {
+    pub fn call_with_results(
+        &mut self,
+        aten: &str,
+        mut args: Vec<Arg>,
+        outputs: &[Option<usize>],
+    ) -> Result<(), Refusal> {
         if args.iter().any(|arg| matches!(arg, Arg::Reg(reg) if self.is_output(*reg))) {
             self.instrs.push(Instr::Call { when: When::Run, op: aten.into(), args, results: Vec::new() });
             return Ok(());
@@ -233,6 +270,13 @@ impl<'a> Recipe<'a> {
             let (Some(output), Some(result)) = (output, result) else { continue };
             self.store(result, *output);
         }
+        Ok(())
+    }
+
+    /// One call whose result is copied to output 0, for overloads whose own variant for given outputs resizes them.
+    pub fn call_and_store(&mut self, aten: &str, args: &str) -> Result<(), Refusal> {
+        let result = self.run(aten, args)?;
+        self.store(result, 0);
         Ok(())
     }
 
@@ -409,7 +453,10 @@ impl<'a> Recipe<'a> {
             "none" => Ok(Arg::Int(0)),
             "mean" => Ok(Arg::Int(1)),
             "sum" => Ok(Arg::Int(2)),
-            other => Err(form(format!("reduction is `{other}`, expected none, mean or sum")).attribute("reduction")),
+            other => {
+                Err(form(format!("reduction is `{other}`, expected none, mean or sum"))
+                    .attribute("reduction"))
+            }
         }
     }
 }

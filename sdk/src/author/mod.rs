@@ -35,12 +35,7 @@ pub mod __private {
     pub const fn probe(aborts: bool) -> Probe {
         use thunderhead_abi::probe::panics;
         let panics = if aborts { panics::ABORT } else { panics::UNWIND };
-        Probe::new(
-            panics,
-            env!("CARGO_PKG_VERSION"),
-            env!("THUNDERHEAD_SDK_RUSTC"),
-            env!("THUNDERHEAD_SDK_TARGET"),
-        )
+        Probe::new(panics, env!("CARGO_PKG_VERSION"), thunderhead_abi::COMPILER, thunderhead_abi::TARGET)
     }
 
     /// The header for abi_stable's door; `constructor` comes from `export_plugin!` only.

@@ -2,7 +2,9 @@
 //! meaning alone. What is said is decided by the commands.
 
 pub mod diagnostic;
+pub mod progress;
 pub mod screen;
+pub mod summary;
 pub mod table;
 pub mod units;
 

@@ -22,7 +22,12 @@ unsafe impl Send for Bound {}
 
 impl Bound {
     /// Wraps the memory and carries out what depends on nothing but it.
-    pub fn new(tape: &Arc<Tape>, inputs: &[Memory], outputs: &[Memory], threads: usize) -> Result<Bound, Error> {
+    pub fn new(
+        tape: &Arc<Tape>,
+        inputs: &[Memory],
+        outputs: &[Memory],
+        threads: usize,
+    ) -> Result<Bound, Error> {
         if inputs.len() != tape.n_inputs || outputs.len() != tape.n_outputs {
             return Err(Error::invalid(format!(
                 "{} inputs and {} outputs, expected {} and {}",
@@ -57,7 +62,16 @@ impl Bound {
         let numbers: Vec<ffi::Number> = numbers.iter().copied().map(raw_number).collect();
         checked(|error, bytes| {
             // SAFETY: `raw` is bound, and nobody else runs it.
-            unsafe { ffi::th_run(self.raw, numbers.as_ptr(), numbers.len() as u64, raw_count(threads), error, bytes) }
+            unsafe {
+                ffi::th_run(
+                    self.raw,
+                    numbers.as_ptr(),
+                    numbers.len() as u64,
+                    raw_count(threads),
+                    error,
+                    bytes,
+                )
+            }
         })
     }
 
@@ -67,7 +81,9 @@ impl Bound {
         let mut rank = 0;
         checked(|error, bytes| {
             // SAFETY: `dims` has room for 64.
-            unsafe { ffi::th_result_dims(self.raw, reg.0, dims.as_mut_ptr(), &raw mut rank, 64, error, bytes) }
+            unsafe {
+                ffi::th_result_dims(self.raw, reg.0, dims.as_mut_ptr(), &raw mut rank, 64, error, bytes)
+            }
         })?;
         dims.truncate(rank as usize);
         Ok(dims)

@@ -79,6 +79,7 @@ pub struct RawBound {
 }
 
 unsafe extern "C" {
+    pub fn th_on_warning(to: unsafe extern "C" fn(text: *const c_char, bytes: u64));
     pub fn th_describe(
         op: *const c_char,
         schema: *mut c_char,

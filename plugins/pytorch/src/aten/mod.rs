@@ -5,6 +5,8 @@
 mod bound;
 mod ffi;
 mod tape;
+mod warnings;
 
 pub use bound::{Bound, Memory};
 pub use tape::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
+pub use warnings::WarningLog;

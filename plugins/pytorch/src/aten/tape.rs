@@ -3,11 +3,12 @@
 //! Registers: the inputs first, then the outputs, then what calls leave behind. A tape holds no memory of the program's
 //! and never changes, so that runs of it may overlap.
 
+use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use thunderhead_sdk::{Dtype, Error};
+use thunderhead_sdk::{Dtype, Error, Log};
 
 use super::ffi;
 
@@ -215,8 +216,12 @@ impl Lowered {
                 let results = results.iter().copied().map(raw_reg).collect();
                 return Lowered::plain(ffi::UNPACK, *when, &[*list], results);
             }
-            Instr::Store { from, to } => return Lowered::plain(ffi::STORE, When::Run, &[*from, *to], Vec::new()),
-            Instr::Copy { from, to } => return Lowered::plain(ffi::COPY, When::Run, &[*from, *to], Vec::new()),
+            Instr::Store { from, to } => {
+                return Lowered::plain(ffi::STORE, When::Run, &[*from, *to], Vec::new());
+            }
+            Instr::Copy { from, to } => {
+                return Lowered::plain(ffi::COPY, When::Run, &[*from, *to], Vec::new());
+            }
         };
         let mut lists = Vec::new();
         let args = args.iter().map(|arg| raw_arg(arg, &mut lists)).collect();

@@ -40,10 +40,14 @@ fn ungrouped(recipe: &Recipe<'_>) -> Result<(), Refusal> {
         }
     }
     if q.dims()[1] != k.dims()[1] {
-        return Err(form("key and query have different numbers of heads".into()).dim(1, k.dims()[1]).attribute("k"));
+        return Err(form("key and query have different numbers of heads".into())
+            .dim(1, k.dims()[1])
+            .attribute("k"));
     }
     if q.dims()[3] != v.dims()[3] {
-        return Err(form("query and value have different head sizes".into()).dim(3, v.dims()[3]).attribute("v"));
+        return Err(form("query and value have different head sizes".into())
+            .dim(3, v.dims()[3])
+            .attribute("v"));
     }
     Ok(())
 }

@@ -28,7 +28,11 @@ pub static ROWS: &[Row] = &[
     call("torch.affine_grid", "affine_grid_generator", "theta out align_corners"),
     with("torch.avg_pool1d", avg_pool),
     with("torch.avg_pool2d", avg_pool),
-    call("torch.avg_pool2d_backward", "avg_pool2d_backward", "g a window stride padding ceil_mode count_include_pad divisor"),
+    call(
+        "torch.avg_pool2d_backward",
+        "avg_pool2d_backward",
+        "g a window stride padding ceil_mode count_include_pad divisor",
+    ),
     with("torch.avg_pool3d", avg_pool),
     with("torch.conv1d", |recipe| conv(recipe, "conv1d")),
     with("torch.conv2d", |recipe| conv(recipe, "conv2d")),
@@ -40,17 +44,31 @@ pub static ROWS: &[Row] = &[
     with("torch.convolution_backward", convolution_backward),
     call("torch.grid_sample", "grid_sampler", "a grid mode padding align_corners"),
     call("torch.max_pool1d", "max_pool1d", "a window stride padding dilation ceil_mode"),
-    call("torch.max_pool1d_with_indices", "max_pool1d_with_indices", "a window stride padding dilation ceil_mode"),
+    call(
+        "torch.max_pool1d_with_indices",
+        "max_pool1d_with_indices",
+        "a window stride padding dilation ceil_mode",
+    ),
     call("torch.max_pool2d", "max_pool2d", "a window stride padding dilation ceil_mode"),
     call(
         "torch.max_pool2d_backward",
         "max_pool2d_with_indices_backward",
         "g a window stride padding dilation ceil_mode index",
     ),
-    call("torch.max_pool2d_with_indices", "max_pool2d_with_indices", "a window stride padding dilation ceil_mode"),
+    call(
+        "torch.max_pool2d_with_indices",
+        "max_pool2d_with_indices",
+        "a window stride padding dilation ceil_mode",
+    ),
     call("torch.max_pool3d", "max_pool3d", "a window stride padding dilation ceil_mode"),
-    call("torch.max_pool3d_with_indices", "max_pool3d_with_indices", "a window stride padding dilation ceil_mode"),
-    with("torch.upsample_nearest", |recipe| upsample(recipe, ["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], false)),
+    call(
+        "torch.max_pool3d_with_indices",
+        "max_pool3d_with_indices",
+        "a window stride padding dilation ceil_mode",
+    ),
+    with("torch.upsample_nearest", |recipe| {
+        upsample(recipe, ["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"], false)
+    }),
     with("torch.upsample_nearest_exact", |recipe| {
         let names = ["_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"];
         upsample(recipe, names, false)
@@ -106,9 +124,12 @@ fn spatial(recipe: &Recipe<'_>, list: &str) -> Result<usize, Refusal> {
 /// One dim has no divisor in ATen.
 fn avg_pool(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     match spatial(recipe, "window")? {
-        1 if recipe.op.has("divisor") => Err(form("a divisor is given for one dim".into()).attribute("divisor")),
+        1 if recipe.op.has("divisor") => {
+            Err(form("a divisor is given for one dim".into()).attribute("divisor"))
+        }
         1 => recipe.call("avg_pool1d", "a window stride padding ceil_mode count_include_pad"),
-        n => recipe.call(&format!("avg_pool{n}d"), "a window stride padding ceil_mode count_include_pad divisor"),
+        n => recipe
+            .call(&format!("avg_pool{n}d"), "a window stride padding ceil_mode count_include_pad divisor"),
     }
 }
 

@@ -29,7 +29,9 @@ pub static ROWS: &[Row] = &[
 /// `start + i * step`; ATen takes an end, which is exact for integers only.
 fn iota(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     if !recipe.result()?.dtype().is_int() {
-        return Err(form(format!("counts in {}; integers are taken", recipe.result()?.dtype())).attribute("dtype"));
+        return Err(
+            form(format!("counts in {}; integers are taken", recipe.result()?.dtype())).attribute("dtype")
+        );
     }
     let (n, start, step) = (recipe.op.int("n")?, recipe.op.int("start")?, recipe.op.int("step")?);
     let end = n.checked_mul(step).and_then(|span| start.checked_add(span));
@@ -37,7 +39,10 @@ fn iota(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     if n == 0 {
         return recipe.call("zero_", "%o0");
     }
-    recipe.effect("arange.start_out", vec![Arg::Int(start), Arg::Int(end), Arg::Int(step), Arg::Reg(recipe.out(0))]);
+    recipe.effect(
+        "arange.start_out",
+        vec![Arg::Int(start), Arg::Int(end), Arg::Int(step), Arg::Reg(recipe.out(0))],
+    );
     Ok(())
 }
 

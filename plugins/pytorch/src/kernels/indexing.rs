@@ -23,11 +23,15 @@ pub static ROWS: &[Row] = &[
     call("prims.gather", "gather", "a axis index"),
     call("prims.index", "index.Tensor", "a indices"),
     updates_with("prims.index_add", |recipe| update(recipe, Meeting::Sums, "index_add_", "axis index src")),
-    updates_with("prims.index_copy", |recipe| update(recipe, Meeting::InOrder, "index_copy_", "axis index src")),
+    updates_with("prims.index_copy", |recipe| {
+        update(recipe, Meeting::InOrder, "index_copy_", "axis index src")
+    }),
     updates_with("prims.index_put", index_put),
     call("prims.nonzero", "nonzero", "a"),
     updates_with("prims.scatter", scatter),
-    updates_with("prims.scatter_add", |recipe| update(recipe, Meeting::Sums, "scatter_add_", "axis index src")),
+    updates_with("prims.scatter_add", |recipe| {
+        update(recipe, Meeting::Sums, "scatter_add_", "axis index src")
+    }),
     updates_with("prims.scatter_reduce", |recipe| {
         update(recipe, Meeting::Sums, "scatter_reduce_.two", "axis index src reduce include_self")
     }),
@@ -45,8 +49,12 @@ pub static ROWS: &[Row] = &[
     }),
     call("torch.gather", "gather", "a axis index"),
     call("torch.index", "index.Tensor", "a indices"),
-    updates_with("torch.index_add", |recipe| update(recipe, Meeting::Sums, "index_add_", "axis index src alpha")),
-    updates_with("torch.index_copy", |recipe| update(recipe, Meeting::InOrder, "index_copy_", "axis index src")),
+    updates_with("torch.index_add", |recipe| {
+        update(recipe, Meeting::Sums, "index_add_", "axis index src alpha")
+    }),
+    updates_with("torch.index_copy", |recipe| {
+        update(recipe, Meeting::InOrder, "index_copy_", "axis index src")
+    }),
     updates_with("torch.index_fill", |recipe| {
         let aten = match recipe.op.tensor("value") {
             Some(_) => "index_fill_.int_Tensor",
@@ -56,7 +64,9 @@ pub static ROWS: &[Row] = &[
     }),
     updates_with("torch.index_put", index_put),
     call("torch.index_select", "index_select", "a axis index"),
-    updates_with("torch.masked_scatter", |recipe| update(recipe, Meeting::InOrder, "masked_scatter_", "mask src")),
+    updates_with("torch.masked_scatter", |recipe| {
+        update(recipe, Meeting::InOrder, "masked_scatter_", "mask src")
+    }),
     call("torch.masked_select", "masked_select", "a mask"),
     call("torch.nonzero", "nonzero", "a"),
     with("torch.nonzero_tuple", |recipe| recipe.call_list("nonzero_numpy", "a")),
@@ -71,7 +81,9 @@ pub static ROWS: &[Row] = &[
         }
         scatter(recipe)
     }),
-    updates_with("torch.scatter_add", |recipe| update(recipe, Meeting::Sums, "scatter_add_", "axis index src")),
+    updates_with("torch.scatter_add", |recipe| {
+        update(recipe, Meeting::Sums, "scatter_add_", "axis index src")
+    }),
     updates_with("torch.scatter_reduce", |recipe| {
         update(recipe, Meeting::Sums, "scatter_reduce_.two", "axis index src reduce include_self")
     }),

@@ -41,17 +41,22 @@ pub static ROWS: &[Row] = &[
 fn linear(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     let (a, w) = (recipe.desc("a")?, recipe.desc("w")?);
     if a.rank() == 0 || w.rank() != 2 || !a.is_known() || !w.is_known() {
-        return recipe.call("linear", "a w bias");
+        return recipe.call_and_store("linear", "a w bias");
     }
     let (rows, cols) = (rows(&a), a.dims()[a.rank() - 1]);
     let features = w.dims()[0];
-    let Some(a2) = matrix(recipe, "a", rows, cols)? else { return recipe.call("linear", "a w bias") };
+    let Some(a2) = matrix(recipe, "a", rows, cols)? else {
+        return recipe.call_and_store("linear", "a w bias");
+    };
     let out = recipe.out(0);
     let out2 = recipe.bind_with("view", vec![Arg::Reg(out), Arg::Ints(vec![rows, features])]);
     let wt = recipe.bind("t", "w")?;
     if recipe.op.has("bias") {
         let bias = recipe.arg("bias")?;
-        recipe.effect("addmm.out", vec![bias, Arg::Reg(a2), Arg::Reg(wt), Arg::Int(1), Arg::Int(1), Arg::Reg(out2)]);
+        recipe.effect(
+            "addmm.out",
+            vec![bias, Arg::Reg(a2), Arg::Reg(wt), Arg::Int(1), Arg::Int(1), Arg::Reg(out2)],
+        );
     } else {
         recipe.effect("mm.out", vec![Arg::Reg(a2), Arg::Reg(wt), Arg::Reg(out2)]);
     }
@@ -69,7 +74,7 @@ fn matmul(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         return recipe.call("bmm", "a b");
     }
     if !a.is_known() || !b.is_known() || a.rank() < 3 {
-        return recipe.call("matmul", "a b");
+        return recipe.call_and_store("matmul", "a b");
     }
     if b.rank() == 2 {
         let (rows, cols, width) = (rows(&a), a.dims()[a.rank() - 1], b.dims()[1]);
@@ -82,7 +87,11 @@ fn matmul(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         }
     }
     let lead = a.rank() - 2;
-    if a.rank() == b.rank() && a.dims()[..lead] == b.dims()[..lead] && mergeable(&a, lead) && mergeable(&b, lead) {
+    if a.rank() == b.rank()
+        && a.dims()[..lead] == b.dims()[..lead]
+        && mergeable(&a, lead)
+        && mergeable(&b, lead)
+    {
         let n = a.dims()[..lead].iter().product();
         let a3 = stack(recipe, "a", n, &a.dims()[lead..])?;
         let b3 = stack(recipe, "b", n, &b.dims()[lead..])?;
@@ -92,7 +101,7 @@ fn matmul(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         recipe.effect("bmm.out", vec![Arg::Reg(a3), Arg::Reg(b3), Arg::Reg(out3)]);
         return Ok(());
     }
-    recipe.call("matmul", "a b")
+    recipe.call_and_store("matmul", "a b")
 }
 
 /// How many rows a tensor has when its last dim is a row.

@@ -6,7 +6,11 @@ use crate::recipe::{Recipe, Row, call, form, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
-    call("torch.cross_entropy", "cross_entropy_loss", "a target weight %reduction ignore_index label_smoothing"),
+    call(
+        "torch.cross_entropy",
+        "cross_entropy_loss",
+        "a target weight %reduction ignore_index label_smoothing",
+    ),
     call("torch.l1_loss", "l1_loss", "a target %reduction"),
     call("torch.mse_loss", "mse_loss", "a target %reduction"),
     call("torch.soft_margin_loss", "soft_margin_loss", "a target %reduction"),
@@ -49,7 +53,9 @@ fn nll_loss(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         (1, _) => recipe.call("nll_loss_nd", "a target weight %reduction ignore_index"),
         (_, 1 | 2) => recipe.call("nll_loss_forward", "a target weight %reduction ignore_index"),
         (_, 4) => recipe.call("nll_loss2d_forward", "a target weight %reduction ignore_index"),
-        (_, rank) => Err(form(format!("the total weight of an input of rank {rank} is asked for")).attribute("a")),
+        (_, rank) => {
+            Err(form(format!("the total weight of an input of rank {rank} is asked for")).attribute("a"))
+        }
     }
 }
 

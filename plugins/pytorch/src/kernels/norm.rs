@@ -51,17 +51,23 @@ fn rms_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     recipe.call("rms_norm", "a dims weight eps")
 }
 
-/// Training with running statistics gives the new ones as results instead of writing them.
+/// Training with running statistics gives the new ones as results instead of writing them. In evaluation the statistics
+/// of the batch are empty, and the new running ones are the old.
 fn native_batch_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     match (recipe.op.bool("train")?, recipe.op.has("mean")) {
-        (true, true) => recipe.call("_native_batch_norm_legit_functional", "a weight bias mean var train momentum eps"),
+        (true, true) => {
+            recipe.call("_native_batch_norm_legit_functional", "a weight bias mean var train momentum eps")
+        }
         (true, false) => recipe.call("_native_batch_norm_legit.no_stats", "a weight bias train momentum eps"),
         (false, _) => {
-            let kept = recipe.op.outputs().skip(1).position(|output| !output.dims().contains(&0));
-            if kept.is_some() {
-                return Err(form("in evaluation only the first result is computed".into()).attribute("train"));
+            let args = recipe.args("a weight bias mean var momentum eps")?;
+            recipe.call_with_results("_native_batch_norm_legit_no_training", args, &[Some(0)])?;
+            for (output, statistic) in [(3, "mean"), (4, "var")] {
+                if output < recipe.op.n_outputs() {
+                    recipe.copy(recipe.tensor(statistic)?, recipe.out(output));
+                }
             }
-            recipe.call("_native_batch_norm_legit_no_training", "a weight bias mean var momentum eps")
+            Ok(())
         }
     }
 }

@@ -20,14 +20,21 @@ fn build(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     for (_, arg) in recipe.op.args() {
         args.push(recipe.convert(arg)?);
     }
-    let written: Vec<usize> =
-        args_of(&described.schema).enumerate().filter(|(_, arg)| arg.contains('!')).map(|(idx, _)| idx).collect();
+    let written: Vec<usize> = args_of(&described.schema)
+        .enumerate()
+        .filter(|(_, arg)| arg.contains('!'))
+        .map(|(idx, _)| idx)
+        .collect();
     if written.is_empty() {
         return returns(recipe, aten, args, recipe.op.n_outputs(), &described.schema);
     }
     // The last outputs are the written arguments.
     let Some(first) = recipe.op.n_outputs().checked_sub(written.len()) else {
-        return Err(form(format!("{} arguments are written, {} results are asked for", written.len(), recipe.op.n_outputs())));
+        return Err(form(format!(
+            "{} arguments are written, {} results are asked for",
+            written.len(),
+            recipe.op.n_outputs()
+        )));
     };
     for (output, idx) in (first..).zip(written) {
         let out = recipe.out(output);
@@ -45,7 +52,13 @@ fn build(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 }
 
 /// Results to outputs: one each, or a list that is all of them.
-fn returns(recipe: &mut Recipe<'_>, aten: &str, args: Vec<Arg>, n: usize, schema: &str) -> Result<(), Refusal> {
+fn returns(
+    recipe: &mut Recipe<'_>,
+    aten: &str,
+    args: Vec<Arg>,
+    n: usize,
+    schema: &str,
+) -> Result<(), Refusal> {
     let returned = schema.rsplit_once("->").map_or("", |(_, returned)| returned.trim());
     if returned.ends_with("[]") {
         let list = recipe.run_with(aten, args);

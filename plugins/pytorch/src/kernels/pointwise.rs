@@ -222,6 +222,9 @@ pub static ROWS: &[Row] = &[
     pointwise_with("torch.lerp", lerp),
     pointwise_with("torch.masked_fill", masked_fill),
     pointwise("torch.where", "where.self", "pred a b"),
+    // Where they draw, they are refused before.
+    copy("torch.dropout"),
+    pointwise("torch.native_dropout", "native_dropout", "a p train"),
     pointwise("torch.native_dropout_backward", "native_dropout_backward", "g mask scale"),
 ];
 

@@ -102,7 +102,8 @@ fn prims_prod(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     let [axis] = axes else {
         return Err(form(format!("the product runs over {} of several axes", axes.len())).attribute("axes"));
     };
-    let args = vec![recipe.arg("a")?, Arg::Int(*axis), Arg::Bool(false), Arg::Dtype(recipe.result()?.dtype())];
+    let args =
+        vec![recipe.arg("a")?, Arg::Int(*axis), Arg::Bool(false), Arg::Dtype(recipe.result()?.dtype())];
     recipe.call_to_outputs("prod.dim_int", args)
 }
 
@@ -123,7 +124,9 @@ fn count_nonzero(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 fn median(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     match recipe.op.opt_int("axis")? {
         Some(_) => recipe.call("median.dim", "a axis keepdim"),
-        None => Err(form("no axis is given; ATen's median of all elements has no index".into()).attribute("axis")),
+        None => {
+            Err(form("no axis is given; ATen's median of all elements has no index".into()).attribute("axis"))
+        }
     }
 }
 
