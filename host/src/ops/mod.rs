@@ -7,6 +7,7 @@ pub mod aten;
 pub mod aten_schema;
 pub mod build;
 pub mod call;
+pub mod check;
 pub mod emit;
 pub mod error;
 pub mod meta;
