@@ -18,7 +18,8 @@ fn check(config: &ConfigArgs, screen: &Screen) -> Result<(), Failure> {
     let (resolved, notices) = look_at_config(config, screen)?;
     let order: Vec<&str> = resolved.order.iter().map(|name| name.value.as_str()).collect();
     let order = if order.is_empty() { "nobody".to_owned() } else { order.join(", ") };
-    let warnings = if notices.is_empty() { String::new() } else { format!(", {}", count(notices.len(), "warning")) };
+    let warnings =
+        if notices.is_empty() { String::new() } else { format!(", {}", count(notices.len(), "warning")) };
     let last_resort = resolved.last_resort.value.as_str();
     screen.data(&format!("{}: good{warnings}; asked: {order}; last resort: {last_resort}\n", resolved.name))
 }

@@ -1,17 +1,18 @@
 //! What can go wrong in a command itself, beside the library's own errors.
 
+use std::io;
+use std::path::Path;
+
 use miette::Diagnostic;
 use thiserror::Error;
-
-use super::exit::Exit;
 
 /// Why a command ends early.
 #[derive(Debug, Error, Diagnostic)]
 pub enum Failure {
-    /// The config cannot be used.
+    /// The library's error.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Config(#[from] thunderhead::config::ConfigErrors),
+    Host(#[from] thunderhead::Error),
 
     /// A file that was named on the command line cannot be read.
     #[error("cannot read `{path}`: {reason}")]
@@ -23,11 +24,6 @@ pub enum Failure {
     #[diagnostic(code(cli::unwritable), help("check the folder, the permissions and the space left"))]
     Write { path: String, reason: String },
 
-    /// A file of tensors is not what it should be.
-    #[error("`{path}` is not {expected}: {reason}")]
-    #[diagnostic(code(cli::tensor_file), help("{advice}"))]
-    TensorFile { path: String, expected: &'static str, reason: String, advice: String },
-
     /// A file given to `plan --diff` is no plan, or one of another version.
     #[error("`{path}` is not a plan: {reason}")]
     #[diagnostic(code(cli::plan_file), help("write plans with `thunderhead plan MODEL -o FILE`"))]
@@ -38,6 +34,16 @@ pub enum Failure {
     #[diagnostic(code(cli::mismatch), help("{worst}"))]
     Mismatch { path: String, n_differing: usize, n_compared: usize, worst: String },
 
+    /// Inputs of the model's sizes cannot be made.
+    #[error("inputs cannot be filled from a seed: {reason}")]
+    #[diagnostic(code(cli::fill), help("give inputs with --inputs"))]
+    Fill { reason: String },
+
+    /// `doctor` found what keeps this installation from working. What it was is on stdout.
+    #[error("{n_bad} of the things looked at are bad")]
+    #[diagnostic(code(cli::doctor))]
+    Doctor { n_bad: usize, config: bool },
+
     /// Arguments that are each well formed, but not together.
     #[error("{message}")]
     #[diagnostic(code(cli::usage), help("{advice}"))]
@@ -45,14 +51,20 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The one place where an error becomes an exit code.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Failure::Config(_) => Exit::Config,
-            Failure::Read { .. } | Failure::Write { .. } | Failure::PlanFile { .. } => Exit::Other,
-            Failure::TensorFile { .. } => Exit::Inputs,
-            Failure::Mismatch { .. } => Exit::Mismatch,
-            Failure::Usage { .. } => Exit::Usage,
-        }
+    /// A file that cannot be written.
+    pub fn write(path: &Path, error: &io::Error) -> Failure {
+        Failure::Write { path: path.display().to_string(), reason: error.to_string() }
+    }
+}
+
+impl From<thunderhead::TensorFileError> for Failure {
+    fn from(error: thunderhead::TensorFileError) -> Failure {
+        Failure::Host(error.into())
+    }
+}
+
+impl From<thunderhead::loader::LoadError> for Failure {
+    fn from(error: thunderhead::loader::LoadError) -> Failure {
+        Failure::Host(error.into())
     }
 }

@@ -33,7 +33,11 @@ impl Logger {
         Logger {
             screen,
             level: adjusted(config.log_level.value),
-            by_target: config.log_levels.iter().map(|(id, level)| (id.clone(), adjusted(level.value))).collect(),
+            by_target: config
+                .log_levels
+                .iter()
+                .map(|(id, level)| (id.clone(), adjusted(level.value)))
+                .collect(),
         }
     }
 

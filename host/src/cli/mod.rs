@@ -1,15 +1,23 @@
 //! The command line: one file a command. `args` is the grammar, `exit` the codes, `failure` what can go wrong here,
 //! `render` how things look. Nothing here can do what a user's program could not.
 
-#![allow(dead_code)]
 mod args;
 mod compare;
+mod config;
+mod doctor;
 mod exit;
+mod explain;
 mod failure;
 mod fill;
+mod log;
 mod ops;
+mod outputs;
+mod plan;
+mod plugins;
+mod program;
 mod render;
-mod tensors;
+mod run;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -22,6 +30,8 @@ use render::Screen;
 
 /// Parses the arguments, does what they say, and says what went wrong.
 pub fn main() -> ExitCode {
+    // Before any thread or plugin exists.
+    thunderhead::prepare_process();
     let cli = Cli::parse();
     let screen = Screen::new(&cli.screen);
     match dispatch(&cli, &screen) {
@@ -35,15 +45,18 @@ pub fn main() -> ExitCode {
 
 fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {
     match &cli.command {
+        Command::Run(args) => run::run(args, screen),
+        Command::Trace(args) => trace::run(args, screen),
+        Command::Explain(args) => explain::run(args, screen),
+        Command::Plan(args) => plan::run(args, screen),
+        Command::Plugins { command } => plugins::run(command, screen),
+        Command::Config { command } => config::run(command, screen),
+        Command::Doctor(args) => doctor::run(args, screen),
         Command::Ops(args) => ops::run(args, screen),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "thunderhead", &mut script);
             screen.data(&String::from_utf8_lossy(&script))
-        }
-        other => {
-            let message = format!("not built yet: {other:?}");
-            Err(Failure::Usage { message, advice: String::new() })
         }
     }
 }

@@ -7,12 +7,12 @@ use serde_json::json;
 use thunderhead::ir::Dtype;
 use thunderhead::memory::Tensor;
 use thunderhead::run::Value;
+use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::compare::{Tolerance, Verdict, compare, described, element_text};
 use super::failure::Failure;
 use super::render::table::Table;
 use super::render::{Paint, Screen};
-use super::tensors::{read_tensors, write_tensors};
 
 /// Elements of a tensor that are shown.
 const N_SHOWN: usize = 6;
@@ -50,11 +50,15 @@ impl Outputs {
 
     /// Writes those that are tensors; the others are said to be left out.
     pub fn write(&self, path: &Path, screen: &Screen) -> Result<(), Failure> {
-        let tensors: Vec<_> =
-            self.named.iter().filter_map(|(name, value)| Some((name.clone(), value.tensor()?.clone()))).collect();
-        write_tensors(path, &tensors)?;
+        let tensors: Vec<_> = self
+            .named
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.tensor()?.clone())))
+            .collect();
+        write_tensors(path, &tensors).map_err(|error| Failure::write(path, &error))?;
         let others = self.named.iter().filter(|(_, value)| value.tensor().is_none());
-        let others: Vec<String> = others.map(|(name, value)| format!("{name} = {}", preview(value))).collect();
+        let others: Vec<String> =
+            others.map(|(name, value)| format!("{name} = {}", preview(value))).collect();
         if !others.is_empty() {
             screen.say(&format!("not in {}, being no tensors: {}", path.display(), others.join(", ")));
         }
@@ -62,7 +66,12 @@ impl Outputs {
     }
 
     /// Compares with what the file has.
-    pub fn compare(&self, path: &Path, tolerance: Tolerance, screen: &Screen) -> Result<Vec<Compared>, Failure> {
+    pub fn compare(
+        &self,
+        path: &Path,
+        tolerance: Tolerance,
+        screen: &Screen,
+    ) -> Result<Vec<Compared>, Failure> {
         let expected = read_tensors(path)?;
         let tensors: BTreeMap<&str, &Tensor> =
             self.named.iter().filter_map(|(name, value)| Some((name.as_str(), value.tensor()?))).collect();
@@ -84,7 +93,8 @@ impl Outputs {
 
     /// A line for each output: its type, and how it compares or how it begins.
     pub fn words(&self, compared: &[Compared], screen: &Screen) -> String {
-        let mut table = Table::new(&["OUTPUT", "TYPE", if compared.is_empty() { "VALUE" } else { "VERDICT" }]);
+        let mut table =
+            Table::new(&["OUTPUT", "TYPE", if compared.is_empty() { "VALUE" } else { "VERDICT" }]);
         for (name, value) in &self.named {
             let verdict = compared.iter().find(|compared| compared.name == *name);
             let said = verdict.map_or_else(|| preview(value), Compared::sentence);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use thunderhead::plan::{PlanDiff, PlanFile, PlannedStep, PlannedView};
+use thunderhead::tensor_files::write_file;
 
 use super::args::{ModelArgs, PlanArgs};
 use super::failure::Failure;
@@ -11,7 +12,6 @@ use super::program::Opened;
 use super::render::table::Table;
 use super::render::units::{bytes, count};
 use super::render::{Paint, Screen};
-use super::tensors::write_file;
 
 pub fn run(args: &PlanArgs, screen: &Screen) -> Result<(), Failure> {
     if let Some([a, b]) = args.diff.as_deref() {
@@ -25,7 +25,7 @@ pub fn run(args: &PlanArgs, screen: &Screen) -> Result<(), Failure> {
         ModelArgs { model, weights: args.weights.clone(), seed: args.seed, config: args.config.clone() };
     let plan = Opened::new(&model, &args.inputs, screen)?.plan()?;
     if let Some(path) = &args.output {
-        write_file(path, json_text(&plan).as_bytes())?;
+        write_file(path, json_text(&plan).as_bytes()).map_err(|error| Failure::write(path, &error))?;
         screen.say(&format!("wrote the plan to {}", path.display()));
     }
     match (args.json, &args.output) {
@@ -46,7 +46,15 @@ fn words(plan: &PlanFile, screen: &Screen) -> String {
     for (i, step) in plan.steps.iter().enumerate() {
         let name = step.op.as_ref().or(step.value.as_ref()).cloned().unwrap_or_default();
         let (inputs, outputs) = (views(&step.inputs), views(&step.outputs));
-        steps.row([i.to_string(), step.kind.clone(), name, step.executor.clone(), inputs, outputs, remark(step)]);
+        steps.row([
+            i.to_string(),
+            step.kind.clone(),
+            name,
+            step.executor.clone(),
+            inputs,
+            outputs,
+            remark(step),
+        ]);
     }
     text.push_str(&steps.render(screen));
     if !plan.copies.is_empty() {

@@ -39,7 +39,8 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
     if json {
         let plugins = found.plugins.iter().map(|plugin| {
             let executors = plugin.manifest.executors.iter();
-            let executors = executors.map(|e| json!({ "name": e.name, "kind": e.kind, "state": state(&e.name) }));
+            let executors =
+                executors.map(|e| json!({ "name": e.name, "kind": e.kind, "state": state(&e.name) }));
             json!({
                 "id": plugin.manifest.id,
                 "version": plugin.manifest.version,
@@ -60,7 +61,14 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
         for executor in &plugin.manifest.executors {
             let (id, version) = (plugin.manifest.id.clone(), plugin.manifest.version.clone());
             let file = plugin.path.display().to_string();
-            table.row([executor.name.clone(), executor.kind.to_string(), state(&executor.name), id, version, file]);
+            table.row([
+                executor.name.clone(),
+                executor.kind.to_string(),
+                state(&executor.name),
+                id,
+                version,
+                file,
+            ]);
         }
     }
     let mut text = table.render(screen);
@@ -123,7 +131,8 @@ fn manifest_lines(manifest: &Manifest, line: &mut impl FnMut(&str, &str)) {
     line("needs", &joined(&manifest.needs));
     line("uses", &joined(&manifest.uses));
     let version = |version: &Option<String>| version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
-    let declared = manifest.libraries.iter().map(|library| format!("{}{}", library.name, version(&library.version)));
+    let declared =
+        manifest.libraries.iter().map(|library| format!("{}{}", library.name, version(&library.version)));
     line("declares", &declared.collect::<Vec<_>>().join(", "));
     line("process-wide", &manifest.process_wide.join(", "));
 }

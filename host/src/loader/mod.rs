@@ -13,9 +13,11 @@
 
 pub mod error;
 pub mod find;
+pub mod from_config;
 pub mod inspect;
 pub mod load;
 pub mod probe;
+pub mod process;
 pub mod trust;
 
 mod desc;
@@ -31,6 +33,8 @@ mod tables;
 pub use error::LoadError;
 pub use executor::LoadedExecutor;
 pub use find::{Found, FoundPlugin, Origin, Place, Skipped, find};
+pub use from_config::{library_paths, places, request};
 pub use inspect::{Inspection, inspect};
 pub use library::LibraryPath;
 pub use load::{Attempt, Request, Wanted, load};
+pub use process::prepare_process;

@@ -204,6 +204,11 @@ impl Session {
         self.n_compiles.load(Ordering::Relaxed)
     }
 
+    /// Compiles anew at the next run: kernels of a plugin that has failed stand in the old plans.
+    pub fn forget_plans(&self) {
+        lock(&self.plans).clear();
+    }
+
     /// Asks runs in progress to stop at the next step.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Relaxed);

@@ -33,12 +33,23 @@ pub fn render(diagnostic: &dyn Diagnostic, paint: Paint) -> String {
     text
 }
 
+/// The diagnostic as a warning, whatever it says of itself: an error that stops nothing here.
+pub fn warning(diagnostic: &dyn Diagnostic, paint: Paint) -> String {
+    let mut text = String::new();
+    one_as(&paint.warning("warning"), diagnostic, paint, &mut text);
+    text
+}
+
 fn one(diagnostic: &dyn Diagnostic, paint: Paint, text: &mut String) {
     let word = match diagnostic.severity() {
         Some(Severity::Warning) => paint.warning("warning"),
         Some(Severity::Advice) => paint.good("note"),
         _ => paint.error("error"),
     };
+    one_as(&word, diagnostic, paint, text);
+}
+
+fn one_as(word: &str, diagnostic: &dyn Diagnostic, paint: Paint, text: &mut String) {
     let code = diagnostic.code().map(|code| format!("[{code}]")).unwrap_or_default();
     let _ = writeln!(text, "{word}{code}: {diagnostic}");
     for label in diagnostic.labels().into_iter().flatten() {

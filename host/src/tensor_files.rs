@@ -1,20 +1,18 @@
 //! Files of tensors: safetensors in and out, JSON for inputs that are no tensors.
 //!
-//! Files are mapped, not read: what a command does not touch is never loaded. Nothing here knows what the names
-//! mean.
+//! Files are mapped, not read: what nobody touches is never loaded. Nothing here knows what the names mean.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 
+use crate::error::TensorFileError;
+use crate::ir::Dtype;
+use crate::memory::{Bytes, FileBytes, Tensor};
+use crate::run::Value;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype as FileDtype, TensorView};
-use thunderhead::ir::Dtype;
-use thunderhead::memory::{Bytes, FileBytes, Tensor};
-use thunderhead::run::Value;
-
-use super::failure::Failure;
 
 /// Dtypes that safetensors can hold, and what it calls them.
 const DTYPES: [(Dtype, FileDtype); 19] = [
@@ -40,7 +38,7 @@ const DTYPES: [(Dtype, FileDtype); 19] = [
 ];
 
 /// Reads inputs: JSON where the name ends so, else safetensors.
-pub fn read_inputs(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
+pub fn read_inputs(path: &Path) -> Result<BTreeMap<String, Value>, TensorFileError> {
     if path.extension().is_some_and(|extension| extension == "json") {
         return read_json(path);
     }
@@ -49,9 +47,9 @@ pub fn read_inputs(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
 }
 
 /// Reads all tensors of a safetensors file by name.
-pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
+pub fn read_tensors(path: &Path) -> Result<BTreeMap<String, Tensor>, TensorFileError> {
     let file = FileBytes::map(path).map_err(|error| unreadable(path, &error))?;
-    let bad = |reason: String| bad_file(path, "a safetensors file", reason);
+    let bad = |reason: String| TensorFileError::Bad { path: path.to_owned(), reason };
     let (n_header, metadata) = SafeTensors::read_metadata(&file).map_err(|error| bad(error.to_string()))?;
     // Eight bytes say how long the header is; offsets count from behind it.
     let data_start = n_header + 8;
@@ -88,9 +86,9 @@ fn contiguous(dims: &[i64]) -> Vec<i64> {
     strides
 }
 
-fn read_json(path: &Path) -> Result<BTreeMap<String, Value>, Failure> {
+fn read_json(path: &Path) -> Result<BTreeMap<String, Value>, TensorFileError> {
     let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    let bad = |reason: String| bad_file(path, "a JSON file of inputs", reason);
+    let bad = |reason: String| TensorFileError::Bad { path: path.to_owned(), reason };
     let entries: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
     let value = |(name, value): (String, serde_json::Value)| match json_value(&value) {
@@ -117,55 +115,48 @@ fn json_value(value: &serde_json::Value) -> Option<Value> {
     })
 }
 
-/// Writes tensors by name. The file appears whole or not at all.
-pub fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result<(), Failure> {
-    let failed = |reason: String| Failure::Write { path: path.display().to_string(), reason };
+/// Tensors by name as the bytes of a safetensors file.
+pub fn to_safetensors(tensors: &[(String, Tensor)]) -> io::Result<Vec<u8>> {
+    let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let mut raw = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         let Some((_, dtype)) = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype()) else {
-            return Err(failed(format!("safetensors cannot hold `{name}`, which is {}", tensor.dtype())));
+            return Err(invalid(format!("safetensors cannot hold `{name}`, which is {}", tensor.dtype())));
         };
         let dims: Vec<usize> = tensor.dims().iter().map(|&size| size.unsigned_abs() as usize).collect();
-        let bytes = tensor.to_bytes().map_err(|error| failed(format!("`{name}`: {error}")))?;
+        let bytes = tensor.to_bytes().map_err(|error| invalid(format!("`{name}`: {error}")))?;
         raw.push((name, *dtype, dims, bytes));
     }
     let mut views = Vec::with_capacity(raw.len());
     for (name, dtype, dims, bytes) in &raw {
         let view = TensorView::new(*dtype, dims.clone(), bytes);
-        views.push((name.as_str(), view.map_err(|error| failed(format!("`{name}`: {error}")))?));
+        views.push((name.as_str(), view.map_err(|error| invalid(format!("`{name}`: {error}")))?));
     }
-    let whole = safetensors::serialize(views, None).map_err(|error| failed(error.to_string()))?;
-    write_file(path, &whole)
+    safetensors::serialize(views, None).map_err(|error| invalid(error.to_string()))
+}
+
+/// Writes tensors by name as safetensors. The file appears whole or not at all.
+pub fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> io::Result<()> {
+    write_file(path, &to_safetensors(tensors)?)
 }
 
 /// Writes a file that appears whole or not at all.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
+pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = path.with_file_name(format!(
         ".{}.{}.part",
         path.file_name().unwrap_or_default().to_string_lossy(),
         std::process::id()
     ));
-    let written = fs::File::create(&beside)
-        .and_then(|file| {
-            let mut file = BufWriter::new(file);
-            file.write_all(content)?;
-            file.flush()
-        })
-        .and_then(|()| fs::rename(&beside, path));
-    written.map_err(|error| {
+    let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
         // What is left over is of no use to anybody; that it cannot be removed is no second error.
         let _ = fs::remove_file(&beside);
-        Failure::Write { path: path.display().to_string(), reason: error.to_string() }
-    })
+    }
+    written
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::Read { path: path.display().to_string(), reason: error.to_string() }
-}
-
-fn bad_file(path: &Path, expected: &'static str, reason: String) -> Failure {
-    let advice = "tensors are `in0`, `in1`, … in safetensors; numbers, booleans and null go into a `.json`";
-    Failure::TensorFile { path: path.display().to_string(), expected, reason, advice: advice.to_owned() }
+fn unreadable(path: &Path, error: &io::Error) -> TensorFileError {
+    TensorFileError::Unreadable { path: path.to_owned(), reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -201,7 +192,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn json(text: &str) -> Result<BTreeMap<String, Value>, Failure> {
+    fn json(text: &str) -> Result<BTreeMap<String, Value>, TensorFileError> {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("in.json");
         fs::write(&path, text).expect("written");
@@ -219,14 +210,14 @@ mod tests {
     fn json_of_tensors_and_damaged_files_are_refused() {
         for text in [r#"{"in0": [1, 2]}"#, r#"{"in0": 18446744073709551615}"#, "[1]", "{"] {
             let error = json(text).expect_err(text);
-            assert_eq!(error.exit().code(), 10, "{text}: {error}");
+            assert!(matches!(error, TensorFileError::Bad { .. }), "{text}: {error}");
         }
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("x.safetensors");
         for bytes in [&b""[..], b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\x02\0\0\0\0\0\0\0{}rest"] {
             fs::write(&path, bytes).expect("written");
             let error = read_tensors(&path).expect_err("damaged");
-            assert_eq!(error.exit().code(), 10, "{bytes:?}: {error}");
+            assert!(matches!(error, TensorFileError::Bad { .. }), "{bytes:?}: {error}");
         }
     }
 }
