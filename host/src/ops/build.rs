@@ -134,6 +134,12 @@ impl From<f64> for Operand {
     }
 }
 
+impl From<i32> for Operand {
+    fn from(n: i32) -> Operand {
+        Operand::Num(Num::Int(n.into()))
+    }
+}
+
 impl From<i64> for Operand {
     fn from(n: i64) -> Operand {
         Operand::Num(Num::Int(n))

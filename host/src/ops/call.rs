@@ -101,6 +101,16 @@ impl Call {
         }
     }
 
+    /// The first tensor of the call.
+    pub fn first_tensor(&self) -> Result<&Tensor, OpError> {
+        let first = self.args.iter().find_map(|a| match a {
+            Resolved::Tensor(t) => Some(t),
+            Resolved::Tensors(ts) => ts.iter().flatten().next(),
+            _ => None,
+        });
+        first.ok_or_else(|| self.error("needs at least one tensor"))
+    }
+
     /// Every tensor of the call, in schema order, lists flattened, gaps left out.
     pub fn all_tensors(&self) -> Vec<Tensor> {
         let mut all = Vec::new();

@@ -155,6 +155,23 @@ pub fn inexact(d: Dtype) -> Dtype {
     if d.is_inexact() { d } else { DEFAULT_FLOAT }
 }
 
+/// The axes as a permutation of all of `rank` dims, made non-negative.
+pub fn permutation(call: &Call, axes: &[i64], rank: usize) -> Result<Vec<usize>, OpError> {
+    if axes.len() != rank {
+        return Err(call.error(format!("{axes:?} names {} axes, the tensor has {rank}", axes.len())));
+    }
+    let mut seen = vec![false; rank];
+    let mut out = Vec::with_capacity(rank);
+    for axis in axes {
+        let axis = call.canonical_axis(*axis, rank)?;
+        if std::mem::replace(&mut seen[axis], true) {
+            return Err(call.error(format!("{axes:?} names axis {axis} twice")));
+        }
+        out.push(axis);
+    }
+    Ok(out)
+}
+
 /// The dims of a reduction of `dims` over canonical `axes`.
 pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdim: bool) -> Vec<Dim> {
     dims.iter()

@@ -17,12 +17,18 @@ pub mod arith;
 pub mod import;
 
 pub mod attention;
+pub mod control;
+pub mod creation;
 mod einsum;
 pub mod indexing;
 pub mod linalg;
+pub mod memory;
 pub mod norm;
+pub mod number;
 pub mod pointwise;
+pub mod random;
 pub mod reduction;
+pub mod shape;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};

@@ -8,6 +8,12 @@ use std::sync::OnceLock;
 /// Every family's list, in the order of the documentation.
 static FAMILIES: &[&[&Op]] = &[
     super::pointwise::OPS,
+    super::memory::OPS,
+    super::shape::OPS,
+    super::creation::OPS,
+    super::random::OPS,
+    super::number::OPS,
+    super::control::OPS,
     super::reduction::OPS,
     super::linalg::OPS,
     super::norm::OPS,
