@@ -13,6 +13,7 @@ pub mod error;
 pub mod meta;
 pub mod samples;
 pub mod table;
+pub mod vjp;
 
 pub mod arith;
 pub mod import;
@@ -46,6 +47,7 @@ pub use call::Call;
 pub use error::OpError;
 pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
+pub use vjp::{Augmented, Grad, Vjp};
 
 use crate::ir::{Arg, Dim, Type};
 
@@ -61,6 +63,8 @@ pub struct Op {
     pub level: Level,
     /// Types of the results.
     pub meta: Meta,
+    /// How it is differentiated.
+    pub vjp: Vjp,
     /// What passes and claims must know of it.
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
@@ -82,6 +86,7 @@ impl Op {
         schema: "",
         level: Level::Prim,
         meta: Meta::FromDecomposition,
+        vjp: Vjp::Through,
         traits: Traits::NONE,
         view: None,
         host: None,

@@ -281,7 +281,9 @@ mod tests {
     #[test]
     fn faults_say_what_they_are() {
         let schema = Schema::parse("(a: Tensor, axis: int) -> Tensor").expect("a valid signature");
-        for bad in ["T[2]", "T[2], 3", "T[x], axis=1", "T[2]{huge}, axis=1", "T[2], axis=what", "T[2], axes=1"] {
+        for bad in
+            ["T[2]", "T[2], 3", "T[x], axis=1", "T[2]{huge}, axis=1", "T[2], axis=what", "T[2], axes=1"]
+        {
             assert!(Sample(bad).read(&schema).is_err(), "{bad}");
         }
     }
