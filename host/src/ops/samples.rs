@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn text_becomes_arguments_in_schema_order() {
         let schema = Schema::parse(
-            "(xs: Tensor[], a: Tensor|num, *, mode: str{x|y} = x, dims: dims? = None) -> Tensor",
+            "(xs: Tensor[], a: Tensor|num, *, mode: str{x|y} = x, dims: dims? = None, dtype: dtype? = None) -> Tensor",
         )
         .expect("a valid signature");
         let sample = Sample("[T[2, 3]{pos}, none], complex(1.5, -inf), dims=[2, -1], dtype=T");
