@@ -7,6 +7,7 @@ pub mod aten;
 pub mod aten_schema;
 pub mod build;
 pub mod call;
+pub mod check;
 pub mod emit;
 pub mod error;
 pub mod meta;
@@ -18,23 +19,32 @@ pub mod import;
 
 pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod creation;
 mod einsum;
+mod grid_sample;
 pub mod indexing;
 pub mod linalg;
+pub mod loss;
 pub mod memory;
 pub mod norm;
 pub mod number;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
+pub mod recurrent;
 pub mod reduction;
+pub mod resample;
 pub mod shape;
+
+#[cfg(test)]
+mod tests;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;
-pub use samples::Sample;
+pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
 
 use crate::ir::{Arg, Dim, Type};

@@ -211,8 +211,8 @@ impl Host {
         outputs
             .into_iter()
             .enumerate()
-            .map(|(idx, output)| match given.iter().position(|(of, ..)| *of == idx) {
-                Some(at) => Ok(*given.swap_remove(at).1),
+            .map(|(idx, output)| match given.iter().position(|other| other.output == idx) {
+                Some(at) => Ok(*given.swap_remove(at).tensor),
                 None => output.finish(idx),
             })
             .collect()
