@@ -292,10 +292,7 @@ pub fn result_types_recorded(
     args: &[Arg],
     recorded: Vec<Option<Type>>,
 ) -> Result<Vec<Option<Type>>, OpError> {
-    let schema = super::table::schema_of(op);
-    let mut call = Call::new(op.name, schema, trace, args)?;
-    super::meta::check_classes(&call)?;
-    call.results = recorded;
+    let call = recorded_call(op, trace, args, recorded)?;
     let mut types = inferred_types(op, trace, &call)?;
     if call.results.len() == types.len() {
         for (ty, known) in types.iter_mut().zip(&call.results) {
@@ -303,6 +300,30 @@ pub fn result_types_recorded(
         }
     }
     Ok(name_sizes(trace, types))
+}
+
+/// The types that the meta rule gives, sizes that it can decide as it decides them: what is printed (`recorded`) only
+/// says what the rule cannot know. For checking a trace against the table.
+pub fn ruled_types(
+    op: &'static Op,
+    trace: &mut Trace,
+    args: &[Arg],
+    recorded: Vec<Option<Type>>,
+) -> Result<Vec<Option<Type>>, OpError> {
+    let call = recorded_call(op, trace, args, recorded)?;
+    inferred_types(op, trace, &call)
+}
+
+fn recorded_call(
+    op: &'static Op,
+    trace: &Trace,
+    args: &[Arg],
+    recorded: Vec<Option<Type>>,
+) -> Result<Call, OpError> {
+    let mut call = Call::new(op.name, super::table::schema_of(op), trace, args)?;
+    super::meta::check_classes(&call)?;
+    call.results = recorded;
+    Ok(call)
 }
 
 fn inferred_types(op: &'static Op, trace: &mut Trace, call: &Call) -> Result<Vec<Option<Type>>, OpError> {
