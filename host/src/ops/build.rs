@@ -399,7 +399,8 @@ pub fn decompose(trace: &mut Trace, bsym: &Bsym) -> Result<Option<crate::ir::Blo
     let prefix = bsym.defined().next().map_or_else(|| Name::from("none"), |v| trace.value(v).name.clone());
     let mark = trace.values.len();
     let mut b = Builder::nested(trace, prefix);
-    let yields = f(&mut b, &call)?;
+    let mut yields = f(&mut b, &call)?;
+    own_yields(&mut b, mark, &mut yields)?;
     let mut body = b.finish();
     take_names_of_sizes(trace, &call.results, mark, &mut body, &yields);
     if yields.len() != bsym.results.len() {
@@ -408,6 +409,19 @@ pub fn decompose(trace: &mut Trace, bsym: &Bsym) -> Result<Option<crate::ir::Blo
         return Err(OpError { op: op.name.into(), what });
     }
     Ok(Some(crate::ir::Block { body, yields }))
+}
+
+/// Every result of a block is defined in it, once: where nothing was to be done, or one value is several results, it is
+/// another name for the value.
+fn own_yields(b: &mut Builder<'_>, mark: usize, yields: &mut [Arg]) -> Result<(), OpError> {
+    for i in 0..yields.len() {
+        let Arg::Value(v) = yields[i] else { continue };
+        let tensor = b.trace.ty(v).tensor().is_some();
+        if tensor && (v.index() < mark || yields[..i].contains(&yields[i])) {
+            yields[i] = b.tensor("prims.shallow_copy", vec![Arg::Value(v)])?.arg();
+        }
+    }
+    Ok(())
 }
 
 /// Sizes known at run time only have a name in the types that the results have already: what the decomposition found

@@ -1,8 +1,8 @@
 //! Tests of the reader on real files, on hand-broken ones and on thousands of mutated ones.
 
 mod broken;
-mod mutation;
-mod zip_writer;
+pub(in crate::frontend) mod mutation;
+pub(in crate::frontend) mod zip_writer;
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,7 @@ pub(in crate::frontend) fn current_files() -> Vec<PathBuf> {
     files
 }
 
-pub(super) fn old_files() -> Vec<PathBuf> {
+pub(in crate::frontend) fn old_files() -> Vec<PathBuf> {
     let mut files = Vec::new();
     for version in ["torch-2.6", "torch-2.8"] {
         for file in std::fs::read_dir(models().join("old").join(version)).expect("tests/models/old is there")
