@@ -44,7 +44,7 @@ impl Case {
 /// A room, and how it is asked: gives what must come out, or why the case itself is wrong.
 type Room = (&'static str, fn(&Case) -> Result<String, String>);
 
-const ROOMS: &[Room] = &[("format", format), ("parse", parse), ("verify", verify)];
+const ROOMS: &[Room] = &[("format", format), ("parse", parse), ("verify", verify), ("check", check_calls)];
 
 #[test]
 fn every_file_gives_what_it_says() {
@@ -160,6 +160,14 @@ fn verify(case: &Case) -> Result<String, String> {
     match parsed.source.locate_all(&case.input, faults) {
         Some(faults) => faulty(case, &faults),
         None => Err("nothing is wrong with it".to_string()),
+    }
+}
+
+/// Programs whose calls are not what the op table says.
+fn check_calls(case: &Case) -> Result<String, String> {
+    match ops::check::read(&case.input, None) {
+        Ok(_) => Err("nothing is wrong with it".to_string()),
+        Err(faults) => faulty(case, &faults),
     }
 }
 

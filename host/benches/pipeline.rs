@@ -11,9 +11,7 @@ use thunderhead::ir::{
     Arg, Bsym, Dim, Dtype, Module, Name, Output, Role, RoleKind, Stage, Stmt, TensorType, Trace, TraceParam,
 };
 use thunderhead::memory::{Operand, Tensor};
-use thunderhead::plan::{
-    Bound, Constant, Fault, Io, Kernel, KernelInfo, KernelMaker, Number, RunContext,
-};
+use thunderhead::plan::{Bound, Constant, Fault, Io, Kernel, KernelInfo, KernelMaker, Number, RunContext};
 use thunderhead::run::{Executors, OrderEntry, Session, SessionOptions, Value};
 use thunderhead::threads::Pool;
 
@@ -113,7 +111,11 @@ fn compile(c: &mut Criterion) {
         group.throughput(Throughput::Elements(n as u64));
         let input = input();
         group.bench_function(BenchmarkId::from_parameter(n), |b| {
-            b.iter_batched(|| session(n), |s| s.compiled(&input).expect("compiles"), criterion::BatchSize::PerIteration)
+            b.iter_batched(
+                || session(n),
+                |s| s.compiled(&input).expect("compiles"),
+                criterion::BatchSize::PerIteration,
+            )
         });
     }
     group.finish();

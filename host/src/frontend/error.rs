@@ -86,15 +86,15 @@ pub enum ModelError {
     #[diagnostic(code(model::programs_ambiguous), help("write each program to a file of its own"))]
     ProgramsAmbiguous { found: String },
 
-    /// A layout of the file that older PyTorch versions wrote.
-    #[error("the file has the layout of {layout} (schema {schema}), which is not supported")]
+    /// A pickle of an older layout holds something other than tensors.
+    #[error("`{entry}` cannot be read at byte {at}: {why}")]
     #[diagnostic(
-        code(model::layout_old),
+        code(model::pickle),
         help(
-            "load it with PyTorch 2.13 and save it again: `torch.export.save(torch.export.load(old), new)`"
+            "load the file with PyTorch and save it again: `torch.export.save(torch.export.load(old), new)`"
         )
     )]
-    LayoutOld { layout: &'static str, schema: String },
+    Pickle { entry: String, at: usize, why: String },
 
     /// Tensor bytes are stored in another byte order than this machine's.
     #[error("tensors are stored in byte order `{found}`, only `little` is supported")]

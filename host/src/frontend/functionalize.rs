@@ -356,7 +356,7 @@ impl<'a> Importer<'a> {
                     .emit(|b| b.call("prims.copy_", vec![Arg::Value(value), Arg::Value(declared.value)]))?;
                 if let Some(Arg::Value(result)) = results.first() {
                     let name = format!("{}.1", self.trace.value(declared.value).name);
-                    self.trace.values[result.index()].name = name.into();
+                    self.set_name(*result, name.into());
                 }
             }
         }

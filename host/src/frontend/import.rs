@@ -121,8 +121,8 @@ pub(super) struct Importer<'a> {
     pub closed_values: HashMap<String, Arg>,
     /// What the last call writes besides its results, by ATen's name of the argument.
     pub call_writes: Vec<(Name, Arg)>,
-    /// Values that have the model's name.
-    pub named: HashSet<ValueId>,
+    /// Values that have no name of the model's yet.
+    pub unnamed: BTreeSet<ValueId>,
     /// Depth of regions without gradient.
     pub grad_off: usize,
     pub warnings: Vec<String>,
@@ -158,7 +158,7 @@ impl<'a> Importer<'a> {
             number_values: HashMap::new(),
             closed_values: HashMap::new(),
             call_writes: Vec::new(),
-            named: HashSet::new(),
+            unnamed: BTreeSet::new(),
             grad_off: 0,
             warnings: pt2.warnings.clone(),
             node: None,
@@ -275,23 +275,27 @@ impl<'a> Importer<'a> {
         let statements = builder.finish();
         let result = result.map_err(|error| self.call_error(error))?;
         self.body.extend(statements);
-        // The builder counts without knowing the model's names.
-        for value in &mut self.trace.values[mark..] {
-            value.name = self.names.temporary();
-        }
+        // The builder counts without knowing the model's names; what gets none of these is numbered at the end.
+        self.unnamed.extend((mark..self.trace.values.len()).map(value_id));
         Ok(result)
     }
 
-    /// A new value under a name of our choice.
+    /// A new value without a name of the model's.
     pub(super) fn fresh(&mut self, ty: Type) -> ValueId {
-        let name = self.names.temporary();
-        self.trace.add_value(name, ty)
+        let value = self.trace.add_value("t", ty);
+        self.unnamed.insert(value);
+        value
     }
 
     /// Gives a value the model's name: the name itself in the outermost graph, a new one like it inside regions.
     pub(super) fn rename(&mut self, value: ValueId, name: &str) {
         let name = if self.scopes.len() == 1 { self.names.reserved(name) } else { self.names.unique(name) };
+        self.set_name(value, name);
+    }
+
+    pub(super) fn set_name(&mut self, value: ValueId, name: Name) {
         self.trace.values[value.index()].name = name;
+        self.unnamed.remove(&value);
     }
 
     /// A new name like `wanted`.
@@ -352,6 +356,9 @@ impl<'a> Importer<'a> {
 
     fn finish(mut self) -> ModelResult<Imported> {
         self.trace.body = std::mem::take(&mut self.body);
+        for value in std::mem::take(&mut self.unnamed) {
+            self.trace.values[value.index()].name = self.names.temporary();
+        }
         self.trace.params = self.params.iter().filter_map(|param| param.declared.clone()).collect();
         let dims = self.symbols.declarations();
         Ok(Imported {
@@ -408,6 +415,10 @@ fn first_name(argument: &Argument) -> Option<String> {
         Argument::Tensors(names) => names.first().cloned(),
         _ => None,
     }
+}
+
+fn value_id(index: usize) -> ValueId {
+    ValueId(u32::try_from(index).expect("a trace has fewer than 2^32 values"))
 }
 
 /// The innermost `File "x.py", line 3, in f` of a Python stack trace, shortened.

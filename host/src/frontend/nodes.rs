@@ -114,10 +114,8 @@ impl<'a> Importer<'a> {
 
     /// A new value takes the model's name; one that was there before keeps its own.
     fn name_result(&mut self, value: ValueId, name: &str, first_new: usize) {
-        let is_new = value.index() >= first_new;
-        if is_new && !self.named.contains(&value) {
+        if value.index() >= first_new && self.unnamed.contains(&value) {
             self.rename(value, name);
-            self.named.insert(value);
         }
     }
 

@@ -5,7 +5,7 @@
 use super::aten::{Aten, AtenCall, FixedArg, Import};
 use super::build::{Builder, Num, Operand};
 use super::emit::{broadcast_to, filled, number_for, to_dtype};
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits, meta};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, meta};
 use crate::ir::{Arg, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -89,7 +89,7 @@ pub static COPY_: Op = Op {
     doc: "Writes `src` into the parameter `dst` and gives its new value: the only write there is, at the end of a trace.",
     schema: "(src: Tensor, dst: Tensor) -> Tensor",
     meta: Meta::Fn(copy_meta),
-    traits: Traits::EFFECT,
+    traits: Traits::EFFECT.and(Traits::HOST).and(Traits::WRITES),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM
 };
@@ -146,6 +146,7 @@ pub static DEL: Op = Op {
     schema: "(...) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
     traits: Traits::EFFECT.and(Traits::HOST),
+    host: Some(HostOp::Text),
     samples: &[],
     ..PRIM
 };
@@ -155,6 +156,8 @@ pub static ITEM: Op = Op {
     doc: "The one element of a tensor as a number.",
     schema: "(a: Tensor) -> num",
     meta: Meta::Fn(item_meta),
+    traits: Traits::HOST,
+    host: Some(HostOp::Item),
     samples: &[Sample("T[]"), Sample("T[1, 1]")],
     ..PRIM
 };

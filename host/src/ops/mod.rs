@@ -7,35 +7,47 @@ pub mod aten;
 pub mod aten_schema;
 pub mod build;
 pub mod call;
+pub mod check;
 pub mod emit;
 pub mod error;
 pub mod meta;
 pub mod samples;
 pub mod table;
+pub mod vjp;
 
 pub mod arith;
 pub mod import;
 
 pub mod attention;
 pub mod control;
+pub mod conv;
 pub mod creation;
 mod einsum;
+mod grid_sample;
 pub mod indexing;
 pub mod linalg;
+pub mod loss;
 pub mod memory;
 pub mod norm;
 pub mod number;
 pub mod pointwise;
+pub mod pool;
 pub mod random;
+pub mod recurrent;
 pub mod reduction;
+pub mod resample;
 pub mod shape;
+
+#[cfg(test)]
+mod tests;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;
-pub use samples::Sample;
+pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
+pub use vjp::{Augmented, Grad, Vjp};
 
 use crate::ir::{Arg, Dim, Type};
 
@@ -51,6 +63,8 @@ pub struct Op {
     pub level: Level,
     /// Types of the results.
     pub meta: Meta,
+    /// How it is differentiated.
+    pub vjp: Vjp,
     /// What passes and claims must know of it.
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
@@ -72,6 +86,7 @@ impl Op {
         schema: "",
         level: Level::Prim,
         meta: Meta::FromDecomposition,
+        vjp: Vjp::Through,
         traits: Traits::NONE,
         view: None,
         host: None,

@@ -63,7 +63,6 @@ const VIEWS: Op = Op { traits: VIEW_TRAITS, ..Op::BASE };
 const PRIM: Op = Op::BASE;
 const COMPOSITE: Op = Op::BASE;
 
-
 pub static BROADCAST_IN_DIM: Op = Op {
     name: "prims.broadcast_in_dim",
     doc: "`a` seen with more or larger dims: its dim i becomes dim `broadcast_dims[i]` of `dims`, repeated where it is 1.",

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::frontend::pt2::Pt2;
-use crate::frontend::pt2::tests::current_files;
+use crate::frontend::pt2::tests::{current_files, old_files};
 use crate::frontend::{Imported, import};
 use crate::ir::text::{self, PrintOptions};
+use crate::ir::verify::verify;
 use crate::ir::{Arg, RoleKind, Stmt};
 use crate::ops;
 
@@ -22,11 +23,15 @@ fn shown(path: &std::path::Path) -> String {
 #[test]
 fn every_model_imports_and_round_trips() {
     let mut failures = Vec::new();
-    for path in current_files() {
+    for path in current_files().into_iter().chain(old_files()) {
         let pt2 = Pt2::open(&path).expect("opens");
         match import(&pt2) {
             Err(error) => failures.push(format!("{}: {}: {error}", shown(&path), error.code_text())),
             Ok(imported) => {
+                let faults = verify(&imported.module);
+                if !faults.is_empty() {
+                    failures.push(format!("{}: {faults:?}", shown(&path)));
+                }
                 let options = PrintOptions { notes: true, ..PrintOptions::default() };
                 let printed = text::print(&imported.module, ops::schemas(), &options);
                 if let Ok(folder) = std::env::var("THUNDERHEAD_TRACES") {
