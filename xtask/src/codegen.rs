@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: writes the files that are derived from the op table and checked in.
+//! `cargo xtask codegen`: writes the files that are derived from the op table and the sources, and checked in.
 //!
 //! The host prints its own table (`thunderhead ops`); this command only turns that into files. `tidy` compares them
 //! with what would be written now.
@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::errors;
 use crate::tool::{self, Failure};
 
 /// A derived file: where it lies in the workspace, and its whole text.
@@ -46,6 +47,7 @@ pub fn derive() -> Result<Vec<Derived>, Failure> {
     Ok(vec![
         Derived { path: "sdk/src/names.rs".into(), text: names },
         Derived { path: "docs/ops.md".into(), text: table },
+        Derived { path: "docs/errors.md".into(), text: errors::page() },
     ])
 }
 

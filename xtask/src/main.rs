@@ -7,6 +7,7 @@ mod ci;
 mod codegen;
 mod demo;
 mod dist;
+mod errors;
 mod libtorch;
 mod test;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! present in the same order, lists expanded; `outputs` each result that is present. A kernel's run gets its operands
 //! in exactly this order, and its numbers in the order of `slots`.
 
+use crate::ir::trace::origin;
 use crate::ir::{Arg, Bsym, Device, Dim, Dtype, Name, NumKind, Schemas, Trace, Type, ValueId};
 
 /// A question: this op, on these tensors.
@@ -256,12 +257,4 @@ fn as_float(a: &Arg) -> Option<f64> {
 fn known_ints(a: &Arg) -> Option<Vec<i64>> {
     let Arg::List(items) = a else { return None };
     items.iter().map(|a| if let Arg::Int(n) = a { Some(*n) } else { None }).collect()
-}
-
-/// The model's node where it is noted, else the name of the first result.
-pub fn origin(trace: &Trace, bsym: &Bsym) -> Name {
-    match bsym.note("node") {
-        Some(Arg::Str(node)) => node.clone(),
-        _ => bsym.defined().next().map_or_else(|| bsym.op.clone(), |v| trace.value(v).name.clone()),
-    }
 }

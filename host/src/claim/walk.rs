@@ -15,7 +15,8 @@
 use super::layout::Layouts;
 use super::port::{Claimant, LayoutNeed, StaticClaim};
 use super::refusal::{Refusal, codes};
-use super::spec::{OpSpec, SpecError, origin};
+use super::spec::{OpSpec, SpecError};
+use crate::ir::trace::origin;
 use crate::ir::{Arg, Block, Bsym, Name, Schemas, Stage, Stmt, Trace, ValueId, Who};
 use crate::ops::{self, OpError, Traits};
 
@@ -67,10 +68,11 @@ pub struct Claimed {
 }
 
 /// Why claiming stopped.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error, miette::Diagnostic)]
 pub enum ClaimError {
     /// No executor takes the op, and it cannot be taken apart.
     #[error("no executor takes `{op}` at {origin}")]
+    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, *opaque)))]
     Unclaimed {
         /// The op.
         op: Name,
@@ -85,6 +87,7 @@ pub enum ClaimError {
     },
     /// An op's meta or decomposition refuses the call.
     #[error("{error} (at {origin})")]
+    #[diagnostic(code(claim::op), help("the op does not take these arguments"))]
     Op {
         /// Where.
         origin: Name,
@@ -93,6 +96,10 @@ pub enum ClaimError {
     },
     /// An argument that no executor can be given.
     #[error(transparent)]
+    #[diagnostic(
+        code(claim::argument),
+        help("take the op apart in the model, or bring a plugin that claims what holds it")
+    )]
     Spec(#[from] SpecError),
 }
 
@@ -151,8 +158,9 @@ impl Walk<'_, '_> {
             self.report(&bsym, depth, Some(executor), LayoutNeed::Any, Vec::new(), entry.is_none());
             return Ok(bsym);
         }
-        let host_op = entry.is_some_and(|op| op.is(Traits::HOST) || is_write(op));
+        let host_op = entry.is_some_and(|op| op.host.is_some() || is_write(op));
         if host_op || self.try_view(&bsym)? {
+            self.written_value(&bsym, entry);
             bsym.block = None;
             return Ok(self.won(bsym, depth, HOST.into(), LayoutNeed::Any, Vec::new(), entry.is_none()));
         }
@@ -176,6 +184,16 @@ impl Walk<'_, '_> {
                 Ok(bsym)
             }
             None => self.unclaimed(bsym, depth, refusals, entry.is_none()),
+        }
+    }
+
+    /// The new value of a written parameter is the value written.
+    fn written_value(&mut self, bsym: &Bsym, entry: Option<&ops::Op>) {
+        if let (true, Some(result), Some(source)) =
+            (entry.is_some_and(is_write), bsym.defined().next(), bsym.args.first().and_then(Arg::value))
+        {
+            let strided = self.layouts.of(&self.trace, source);
+            self.layouts.set(result, strided);
         }
     }
 
@@ -337,4 +355,26 @@ fn inherit_notes(inner: &mut Bsym, outer: &Bsym) {
     if inner.notes.is_empty() {
         inner.notes = outer.notes.clone();
     }
+}
+
+/// Who refused and why, and what to do: the help of [`ClaimError::Unclaimed`].
+fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: bool) -> String {
+    let mut text = String::new();
+    if let Some(line) = source_line {
+        text.push_str(&format!("source {line}\n"));
+    }
+    for r in refusals {
+        let at = r.at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
+        text.push_str(&format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence));
+    }
+    let last_resort_is_off = refusals.iter().any(|r| r.code == codes::DISABLED);
+    text.push_str(&match (opaque, last_resort_is_off) {
+        (true, _) if op.starts_with("aten.") => {
+            format!("`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`)")
+        }
+        (true, _) => format!("`{op}` needs the plugin that brings it: put its executor in the order"),
+        (false, true) => "set last_resort = \"reference\", or put an executor that claims it in the order".into(),
+        (false, false) => "put an executor that claims it in the order".into(),
+    });
+    text
 }

@@ -86,15 +86,15 @@ pub enum ModelError {
     #[diagnostic(code(model::programs_ambiguous), help("write each program to a file of its own"))]
     ProgramsAmbiguous { found: String },
 
-    /// A layout of the file that older PyTorch versions wrote.
-    #[error("the file has the layout of {layout} (schema {schema}), which is not supported")]
+    /// A pickle of an older layout holds something other than tensors.
+    #[error("`{entry}` cannot be read at byte {at}: {why}")]
     #[diagnostic(
-        code(model::layout_old),
+        code(model::pickle),
         help(
-            "load it with PyTorch 2.13 and save it again: `torch.export.save(torch.export.load(old), new)`"
+            "load the file with PyTorch and save it again: `torch.export.save(torch.export.load(old), new)`"
         )
     )]
-    LayoutOld { layout: &'static str, schema: String },
+    Pickle { entry: String, at: usize, why: String },
 
     /// Tensor bytes are stored in another byte order than this machine's.
     #[error("tensors are stored in byte order `{found}`, only `little` is supported")]
@@ -153,6 +153,152 @@ pub enum ModelError {
         help("convert it to a plain dense tensor before exporting")
     )]
     WeightUnsupported { fqn: String, why: String },
+
+    /// A tensor of the program disagrees with the data that the file holds for it.
+    #[error("`{fqn}` is {found} in the weights, {expected} in the program")]
+    #[diagnostic(code(model::weight_mismatch), help("copy or export the file again"))]
+    WeightMismatch { fqn: String, found: String, expected: String },
+
+    /// Tensors that share memory in a way that no one of them covers, and the program writes to it.
+    #[error("the program writes to `{fqn}`, whose memory others share: {others}")]
+    #[diagnostic(
+        code(model::storage_overlap),
+        help("register the whole tensor as a buffer beside its views, or clone the views before exporting")
+    )]
+    StorageOverlap { fqn: String, others: String },
+
+    /// Inputs or outputs of the graph disagree with its signature.
+    #[error("the signature does not fit the graph: {why}")]
+    #[diagnostic(code(model::signature), help("export the file again"))]
+    Signature { why: String },
+
+    /// The program has inputs or outputs of a kind that is not supported.
+    #[error("{what} is not supported")]
+    #[diagnostic(
+        code(model::signature_unsupported),
+        help("export a program whose inputs and outputs are tensors and numbers")
+    )]
+    SignatureUnsupported { what: String },
+
+    /// A node uses a value that no earlier node defines.
+    #[error("{place} uses `{name}`, which is not defined before it")]
+    #[diagnostic(code(model::value_undefined), help("export the file again"))]
+    ValueUndefined { place: Place, name: String },
+
+    /// Two nodes define one value.
+    #[error("{place} defines `{name}` once more")]
+    #[diagnostic(code(model::value_redefined), help("export the file again"))]
+    ValueRedefined { place: Place, name: String },
+
+    /// The file does not say what a value is (no entry in `tensor_values` or `sym_*_values`), or says it in a way that
+    /// cannot be.
+    #[error("{place}: the type of `{name}` cannot be read: {why}")]
+    #[diagnostic(
+        code(model::value_type),
+        help("export the file again; if it is from a newer PyTorch, update Thunderhead")
+    )]
+    ValueType { place: Place, name: String, why: String },
+
+    /// A node's argument is missing, of the wrong kind, or of a kind younger than this version.
+    #[error("{place}: argument `{name}` {why}")]
+    #[diagnostic(
+        code(model::argument),
+        help("export the file again; if it is from a newer PyTorch, update Thunderhead")
+    )]
+    Argument { place: Place, name: String, why: String },
+
+    /// A node calls something that is no operator this version knows how to name.
+    #[error("{place}: the operator is unknown")]
+    #[diagnostic(
+        code(model::operator_unknown),
+        help(
+            "if the file is from a newer PyTorch, update Thunderhead; \
+        an operator of your own needs a namespace of its own"
+        )
+    )]
+    OperatorUnknown { place: Place },
+
+    /// Control flow and other higher-order operators that are not built yet.
+    #[error("{place}: the higher-order operator is not supported")]
+    #[diagnostic(
+        code(model::higher_order),
+        help(
+            "export without it: `torch.cond`, `while_loop`, `scan` and autocast regions \
+        are not supported yet; `run_decompositions()` removes autocast"
+        )
+    )]
+    HigherOrder { place: Place },
+
+    /// The op table does not take the call: dims, dtypes or arguments that cannot be.
+    #[error("{place}: {why}")]
+    #[diagnostic(
+        code(model::call),
+        help("if PyTorch runs this model, please report it with the node's name")
+    )]
+    Call { place: Place, why: String },
+
+    /// What the op gives is not what the file records.
+    #[error("{place}: result `{name}` is {found} by the operator's rule, the file records {expected}")]
+    #[diagnostic(
+        code(model::result_mismatch),
+        help("if PyTorch runs this model, please report it with the node's name")
+    )]
+    ResultMismatch { place: Place, name: String, found: String, expected: String },
+
+    /// A write whose effect on other values cannot be followed.
+    #[error("{place}: {why}")]
+    #[diagnostic(
+        code(model::mutation),
+        help("replace the in-place operation by its functional form, or export with `run_decompositions()`")
+    )]
+    Mutation { place: Place, why: String },
+
+    /// An assertion of the model that can never hold.
+    #[error("{place}: an assertion of the model never holds: {message}")]
+    #[diagnostic(code(model::assertion), help("export the model again with inputs that satisfy it"))]
+    Assertion { place: Place, message: String },
+
+    /// The program is larger than what is read.
+    #[error("the program is too large: {why}")]
+    #[diagnostic(
+        code(model::too_large),
+        help("a file from elsewhere may be hostile; if it is yours, please report it")
+    )]
+    TooLarge { why: String },
+}
+
+/// Where in a program: the node's name, what it calls, and the module and line that it came from, where known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place(pub Box<PlaceParts>);
+
+/// What a [`Place`] is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlaceParts {
+    /// Name of the node; empty: the program's inputs or outputs.
+    pub node: String,
+    /// `torch.ops.aten.add.Tensor`.
+    pub target: String,
+    /// Path of the module, `layers.3.mlp`.
+    pub module: Option<String>,
+    /// The model's source line.
+    pub source: Option<String>,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let PlaceParts { node, target, module, source } = &*self.0;
+        if node.is_empty() {
+            return f.write_str("the program");
+        }
+        write!(f, "node `{node}` (`{target}`")?;
+        if let Some(module) = module {
+            write!(f, " in module `{module}`")?;
+        }
+        if let Some(source) = source {
+            write!(f, ", {source}")?;
+        }
+        f.write_str(")")
+    }
 }
 
 impl ModelError {

@@ -262,6 +262,57 @@ impl Dim {
         }
     }
 
+    /// The sum of dims; 0 for none. One sort for all, where adding in turn would sort each time.
+    pub fn sum_of(dims: impl IntoIterator<Item = Dim>) -> Dim {
+        let (mut terms, mut constant) = (Vec::new(), 0i64);
+        for d in dims {
+            match d {
+                Dim::Known(n) => constant = constant.saturating_add(n),
+                Dim::Expr(s) => {
+                    constant = constant.saturating_add(s.constant);
+                    terms.extend(s.terms.iter().cloned());
+                }
+            }
+        }
+        Dim::sum(terms, constant)
+    }
+
+    /// How many products the sum has, its constant counted; what a multiplication by it costs.
+    pub fn n_terms(&self) -> usize {
+        match self {
+            Dim::Known(_) => 1,
+            Dim::Expr(s) => s.terms.len() + usize::from(s.constant != 0),
+        }
+    }
+
+    /// Lowest and highest value where each symbol has the given (inclusive) range. Each occurrence of a symbol is
+    /// taken on its own, so the true range may be narrower, never wider.
+    pub fn bounds(&self, range: &dyn Fn(Symbol) -> (i64, i64)) -> (i64, i64) {
+        let Dim::Expr(sum) = self else {
+            let n = self.known().expect("a dim is known or an expression");
+            return (n, n);
+        };
+        sum.terms.iter().fold((sum.constant, sum.constant), |(low, high), t| {
+            let start = (t.coeff, t.coeff);
+            let (l, h) = t.factors.iter().fold(start, |acc, a| product_bounds(acc, a.bounds(range)));
+            (low.saturating_add(l), high.saturating_add(h))
+        })
+    }
+
+    /// Is there no value of the symbols (in their ranges, step ignored) for which both are equal?
+    pub fn contradicts(&self, other: &Dim, range: &dyn Fn(Symbol) -> (i64, i64)) -> bool {
+        let difference = self.sub(other);
+        let (low, high) = difference.bounds(range);
+        low > 0 || high < 0 || difference.never_zero_by_divisor()
+    }
+
+    /// `2*s0 - 3`: all products share a divisor that the constant has not.
+    fn never_zero_by_divisor(&self) -> bool {
+        let Dim::Expr(sum) = self else { return false };
+        let divisor = sum.terms.iter().fold(0u64, |g, t| gcd(g, t.coeff.unsigned_abs()));
+        divisor > 1 && !sum.constant.unsigned_abs().is_multiple_of(divisor)
+    }
+
     /// The product of dims; 1 for none.
     pub fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
         dims.into_iter().fold(Dim::Known(1), |acc, d| acc.mul(d))
@@ -369,7 +420,8 @@ impl Dim {
         let mut terms = Vec::with_capacity(a.terms.len());
         let mut constant = 0i64;
         for t in &a.terms {
-            if t.coeff % d.coeff != 0 {
+            // Checked: i64's minimum has no quotient by -1.
+            if t.coeff.checked_rem(d.coeff)? != 0 {
                 return None;
             }
             let mut factors = t.factors.clone();
@@ -395,6 +447,33 @@ impl Sum {
 }
 
 impl Atom {
+    fn bounds(&self, range: &dyn Fn(Symbol) -> (i64, i64)) -> (i64, i64) {
+        let pair = |a: &Dim, b: &Dim| (a.bounds(range), b.bounds(range));
+        match self {
+            Atom::Sym(s) => range(*s),
+            Atom::Min(a, b) => {
+                let (a, b) = pair(a, b);
+                (a.0.min(b.0), a.1.min(b.1))
+            }
+            Atom::Max(a, b) => {
+                let (a, b) = pair(a, b);
+                (a.0.max(b.0), a.1.max(b.1))
+            }
+            Atom::FloorDiv(a, b) => match pair(a, b) {
+                // Monotonic in both where the divisor keeps its sign; else anything.
+                (a, b) if b.0 > 0 => {
+                    let all = [(a.0, b.0), (a.0, b.1), (a.1, b.0), (a.1, b.1)].map(|(x, y)| floor_div(x, y));
+                    (all.into_iter().fold(i64::MAX, i64::min), all.into_iter().fold(i64::MIN, i64::max))
+                }
+                _ => (i64::MIN, i64::MAX),
+            },
+            Atom::Mod(_, b) => match b.bounds(range) {
+                (low, high) if low > 0 => (0, high - 1),
+                _ => (i64::MIN, i64::MAX),
+            },
+        }
+    }
+
     fn substitute(&self, env: &dyn Fn(Symbol) -> Option<Dim>) -> Dim {
         let pair = |a: &Dim, b: &Dim| (a.substitute(env), b.substitute(env));
         match self {
@@ -429,6 +508,15 @@ pub fn floor_div(a: i64, b: i64) -> i64 {
 pub fn floor_mod(a: i64, b: i64) -> i64 {
     let r = a.wrapping_rem(b);
     if r != 0 && ((r < 0) != (b < 0)) { r + b } else { r }
+}
+
+fn product_bounds(a: (i64, i64), b: (i64, i64)) -> (i64, i64) {
+    let all = [(a.0, b.0), (a.0, b.1), (a.1, b.0), (a.1, b.1)].map(|(x, y)| x.saturating_mul(y));
+    (all.into_iter().fold(i64::MAX, i64::min), all.into_iter().fold(i64::MIN, i64::max))
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn ordered(a: &Dim, b: &Dim) -> (Dim, Dim) {
@@ -533,5 +621,17 @@ mod tests {
         assert_eq!(s(0).same(&s(0)), Some(true));
         assert_eq!(s(0).add(&Dim::Known(1)).same(&s(0)), Some(false));
         assert_eq!(s(0).same(&s(1)), None);
+    }
+
+    #[test]
+    fn a_contradiction_needs_ranges_or_divisors() {
+        let range = |_: Symbol| (1, 64);
+        assert!(!s(0).contradicts(&Dim::Known(64), &range));
+        assert!(s(0).contradicts(&Dim::Known(65), &range));
+        assert!(s(0).scale(2).contradicts(&Dim::Known(7), &range));
+        assert!(!s(0).contradicts(&s(1), &range));
+        let half = s(0).floordiv(&Dim::Known(8)).expect("divisor is not zero");
+        assert_eq!(half.bounds(&range), (0, 8));
+        assert_eq!(Dim::sum_of([s(1), Dim::Known(2), s(0), s(1)]).to_string(), "s0 + 2*s1 + 2");
     }
 }

@@ -8,16 +8,22 @@ pub mod arg;
 pub mod bsym;
 pub mod dim;
 pub mod dtype;
+pub mod fault;
+pub mod nearest;
 pub mod proxy;
+pub mod renumber;
 pub mod schema;
+pub mod text;
 pub mod trace;
+pub mod verify;
 
 pub use arg::Arg;
 pub use bsym::{Block, Bsym, Notes, Stmt, Who};
 pub use dim::{Dim, SymKind, Symbol};
 pub use dtype::{Device, Dtype};
+pub use fault::{Fault, Faults};
 pub use proxy::{NumKind, NumberType, TensorType, Type};
-pub use schema::{Param, ParamBase, ParamType, Schema, Schemas};
+pub use schema::{NoSchemas, Param, ParamBase, ParamType, Schema, Schemas};
 pub use trace::{Module, Output, Param as TraceParam, Role, RoleKind, Stage, SymDecl, Trace, Value, ValueId};
 
 /// A shared, cheaply cloned name (of an op, a value, an argument).

@@ -228,3 +228,11 @@ impl Module {
         self.traces.iter().find(|t| &*t.name == name)
     }
 }
+
+/// Where a call stands, for messages: the model's node where it is noted, else the name of the first result.
+pub fn origin(trace: &Trace, bsym: &Bsym) -> Name {
+    match bsym.note("node") {
+        Some(Arg::Str(node)) => node.clone(),
+        _ => bsym.defined().next().map_or_else(|| bsym.op.clone(), |v| trace.value(v).name.clone()),
+    }
+}

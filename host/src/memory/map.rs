@@ -49,6 +49,11 @@ impl FileBytes {
         Self(Arc::new(Source::Owned(bytes)))
     }
 
+    /// All of it.
+    pub fn whole(&self) -> ByteRange {
+        ByteRange { source: self.clone(), range: 0..self.len() }
+    }
+
     /// The part `range`, or `None` where it does not lie inside.
     pub fn range(&self, range: Range<usize>) -> Option<ByteRange> {
         self.get(range.clone())?;
@@ -85,6 +90,13 @@ impl ByteRange {
         copy.extend_from_slice(bytes);
         let range = padding..copy.len();
         Self { source: FileBytes::from_vec(copy), range }
+    }
+
+    /// A part of the part, or `None` where it does not lie inside.
+    pub fn part(&self, range: Range<usize>) -> Option<Self> {
+        self.get(range.clone())?;
+        let start = self.range.start;
+        Some(Self { source: self.source.clone(), range: start + range.start..start + range.end })
     }
 
     /// Whether the first byte's address is a multiple of `align`.

@@ -2,7 +2,7 @@
 
 use super::build::{Num, Operand, Tensor};
 use super::error::OpError;
-use crate::ir::{Arg, Device, Dim, Dtype, Schema, Trace, Type};
+use crate::ir::{Arg, Device, Dim, Dtype, Param, Schema, Trace, Type};
 
 /// Arguments of one call in schema order, complete, with the types of the values they name.
 pub struct Call {
@@ -31,7 +31,8 @@ impl Call {
         trace: &Trace,
         args: &[Arg],
     ) -> Result<Call, OpError> {
-        if args.len() != schema.params.len() {
+        let fits = args.len() == schema.params.len() || schema.variadic && args.len() > schema.params.len();
+        if !fits {
             let what = format!("{} arguments, its schema has {}", args.len(), schema.params.len());
             return Err(OpError { op: op.into(), what });
         }
@@ -100,6 +101,16 @@ impl Call {
         }
     }
 
+    /// The first tensor of the call.
+    pub fn first_tensor(&self) -> Result<&Tensor, OpError> {
+        let first = self.args.iter().find_map(|a| match a {
+            Resolved::Tensor(t) => Some(t),
+            Resolved::Tensors(ts) => ts.iter().flatten().next(),
+            _ => None,
+        });
+        first.ok_or_else(|| self.error("needs at least one tensor"))
+    }
+
     /// Every tensor of the call, in schema order, lists flattened, gaps left out.
     pub fn all_tensors(&self) -> Vec<Tensor> {
         let mut all = Vec::new();
@@ -111,6 +122,21 @@ impl Call {
             }
         }
         all
+    }
+
+    /// The dtype of each tensor with the parameter that it stands for, lists flattened.
+    pub(super) fn tensor_dtypes(&self) -> impl Iterator<Item = (&'static Param, Dtype)> + '_ {
+        self.schema.params.iter().zip(&self.args).flat_map(|(p, a)| {
+            let tensors: &[Option<Tensor>] = match a {
+                Resolved::Tensors(ts) => ts,
+                _ => &[],
+            };
+            let single = match a {
+                Resolved::Tensor(t) => Some(t.dtype()),
+                _ => None,
+            };
+            single.into_iter().chain(tensors.iter().flatten().map(Tensor::dtype)).map(move |d| (p, d))
+        })
     }
 
     /// A tensor or a number.

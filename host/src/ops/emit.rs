@@ -1,11 +1,10 @@
 //! What many decompositions begin or end with: casts, broadcasts, promotion of operands. Each emits nothing where
 //! nothing is to be done.
 
-use super::Call;
 use super::build::{Builder, Num, Operand, Tensor};
 use super::error::OpError;
-use super::meta;
-use crate::ir::{Arg, Dim, Dtype};
+use super::{Call, Traits, meta};
+use crate::ir::{Arg, Device, Dim, Dtype};
 
 /// `x` in that dtype.
 pub fn to_dtype(b: &mut Builder<'_>, x: &Tensor, dtype: Dtype) -> Result<Tensor, OpError> {
@@ -29,35 +28,67 @@ pub fn broadcast_to(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Ten
 pub fn number_for(n: &Num, dtype: Dtype) -> Arg {
     match n {
         Num::Int(i) if dtype.is_inexact() => Arg::Float(*i as f64),
+        Num::Int(i) if dtype == Dtype::Bool => Arg::Bool(*i != 0),
+        Num::Float(x) if dtype == Dtype::Bool => Arg::Bool(*x != 0.0),
+        Num::Float(x) if dtype.is_integer() && x.fract() == 0.0 => Arg::Int(*x as i64),
         Num::Bool(x) if dtype.is_inexact() => Arg::Float(f64::from(u8::from(*x))),
         Num::Bool(x) if dtype.is_integer() => Arg::Int(i64::from(*x)),
         other => other.to_arg(),
     }
 }
 
+/// A tensor of `dims` filled with a number: one element, broadcast.
+pub fn filled(
+    b: &mut Builder<'_>,
+    value: Arg,
+    dims: &[Dim],
+    dtype: Dtype,
+    device: &Device,
+) -> Result<Tensor, OpError> {
+    let device = Arg::Device(device.clone());
+    let one = b.tensor("prims.full", vec![Arg::List(vec![]), value, dtype.into(), device])?;
+    broadcast_to(b, &one, dims)
+}
+
 /// Operands ready for an elementwise prim: tensors cast to `dtype` and broadcast to one set of dims, numbers of the
-/// matching kind. Where no operand is a tensor the first becomes one (`prims.full`).
+/// matching kind. A prim's first operand is a tensor, so a number there becomes one.
+pub fn aligned(
+    b: &mut Builder<'_>,
+    call: &Call,
+    operands: &[Operand],
+    dtype: Dtype,
+) -> Result<Vec<Operand>, OpError> {
+    let tensors = || operands.iter().filter_map(Operand::tensor);
+    let dims = meta::broadcast_dims(call, tensors().map(Tensor::dims))?;
+    let mut out = Vec::with_capacity(operands.len());
+    for (i, o) in operands.iter().enumerate() {
+        out.push(match o {
+            Operand::Tensor(t) => {
+                let t = to_dtype(b, t, dtype)?;
+                Operand::Tensor(broadcast_to(b, &t, &dims)?)
+            }
+            Operand::Num(n) if i == 0 => {
+                let device = meta::common_device(tensors());
+                Operand::Tensor(filled(b, number_for(n, dtype), &dims, dtype, &device)?)
+            }
+            Operand::Num(n) => Operand::Num(n.clone()),
+        });
+    }
+    Ok(out)
+}
+
+/// As [`aligned`], as arguments.
 pub fn align(
     b: &mut Builder<'_>,
     call: &Call,
     operands: &[Operand],
     dtype: Dtype,
 ) -> Result<Vec<Arg>, OpError> {
-    let dims = meta::broadcast_dims(call, operands.iter().filter_map(Operand::tensor).map(Tensor::dims))?;
-    let mut args = Vec::with_capacity(operands.len());
-    for o in operands {
-        args.push(match o {
-            Operand::Tensor(t) => {
-                let t = to_dtype(b, t, dtype)?;
-                broadcast_to(b, &t, &dims)?.arg()
-            }
-            Operand::Num(n) => number_for(n, dtype),
-        });
-    }
-    Ok(args)
+    let ready = aligned(b, call, operands, dtype)?;
+    Ok(ready.iter().map(|o| operand_for(o, dtype)).collect())
 }
 
-/// One elementwise prim on aligned operands.
+/// One elementwise prim on aligned operands. Where the prim commutes, a number goes second.
 pub fn elementwise(
     b: &mut Builder<'_>,
     call: &Call,
@@ -65,6 +96,53 @@ pub fn elementwise(
     operands: &[Operand],
     dtype: Dtype,
 ) -> Result<Tensor, OpError> {
-    let args = align(b, call, operands, dtype)?;
+    let commutes = || super::find(prim).is_some_and(|op| op.is(Traits::COMMUTATIVE));
+    let args = match operands {
+        [Operand::Num(n), Operand::Tensor(t)] if commutes() => {
+            align(b, call, &[Operand::Tensor(t.clone()), Operand::Num(n.clone())], dtype)?
+        }
+        _ => align(b, call, operands, dtype)?,
+    };
     b.tensor(prim, args)
+}
+
+/// A prim of one tensor.
+pub fn unary(b: &mut Builder<'_>, prim: &str, x: &Tensor) -> Result<Tensor, OpError> {
+    b.tensor(prim, vec![x.arg()])
+}
+
+/// A prim of two operands that fit each other; a number becomes of the kind that the tensor holds.
+pub fn binary(b: &mut Builder<'_>, prim: &str, x: &Tensor, y: impl Into<Operand>) -> Result<Tensor, OpError> {
+    let y = operand_for(&y.into(), x.dtype());
+    b.tensor(prim, vec![x.arg(), y])
+}
+
+/// `pred ? x : y`; at least one of both is a tensor.
+pub fn select(
+    b: &mut Builder<'_>,
+    pred: &Tensor,
+    x: impl Into<Operand>,
+    y: impl Into<Operand>,
+) -> Result<Tensor, OpError> {
+    let (x, y) = (x.into(), y.into());
+    let dtype = x.tensor().or(y.tensor()).map_or(meta::DEFAULT_FLOAT, Tensor::dtype);
+    b.tensor("prims.where", vec![pred.arg(), operand_for(&x, dtype), operand_for(&y, dtype)])
+}
+
+/// What `f` makes of `x`, computed in the dtype that halves accumulate in (f32) and rounded once.
+pub fn in_acc(
+    b: &mut Builder<'_>,
+    x: &Tensor,
+    f: impl FnOnce(&mut Builder<'_>, &Tensor) -> Result<Tensor, OpError>,
+) -> Result<Tensor, OpError> {
+    let wide = to_dtype(b, x, x.dtype().acc())?;
+    let y = f(b, &wide)?;
+    to_dtype(b, &y, x.dtype())
+}
+
+fn operand_for(o: &Operand, dtype: Dtype) -> Arg {
+    match o {
+        Operand::Tensor(t) => t.arg(),
+        Operand::Num(n) => number_for(n, dtype),
+    }
 }

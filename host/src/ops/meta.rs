@@ -1,20 +1,25 @@
 //! Rules that many ops share: broadcasting, promotion, reductions.
 
-use super::build::{Num, Operand};
+use super::build::{Num, Operand, Tensor};
 use super::call::Call;
 use super::error::OpError;
 use crate::ir::dtype::Category;
-use crate::ir::{Dim, Dtype, NumKind, TensorType, Type};
+use crate::ir::{Device, Dim, Dtype, NumKind, ParamBase, SymKind, Symbol, TensorType, Type};
 
 /// The default float, as PyTorch's: what integers and Python floats become.
 pub const DEFAULT_FLOAT: Dtype = Dtype::F32;
 
-/// The dims of tensors broadcast together. A symbolic dim against a known one other than 1 is assumed equal and checked
-/// with concrete sizes; of two undecided ones the first wins.
+/// The dims of tensors broadcast together, as an error of this call where they do not.
 pub fn broadcast_dims<'a>(
     call: &Call,
     all: impl IntoIterator<Item = &'a [Dim]>,
 ) -> Result<Vec<Dim>, OpError> {
+    broadcast(all).map_err(|what| call.error(what))
+}
+
+/// The dims of tensors broadcast together. A symbolic dim against a known one other than 1 is assumed equal and checked
+/// with concrete sizes; of two undecided ones the first wins.
+pub fn broadcast<'a>(all: impl IntoIterator<Item = &'a [Dim]>) -> Result<Vec<Dim>, String> {
     let mut out: Vec<Dim> = Vec::new();
     for dims in all {
         if dims.len() > out.len() {
@@ -28,10 +33,10 @@ pub fn broadcast_dims<'a>(
                 (o, d) if d.is(1) || o == d => o.clone(),
                 (o, d) if o.is(1) => d.clone(),
                 (Dim::Known(a), Dim::Known(b)) => {
-                    return Err(call.error(format!("dims {a} and {b} do not broadcast")));
+                    return Err(format!("dims {a} and {b} do not broadcast"));
                 }
                 (o, d) if o.same(d) == Some(false) => {
-                    return Err(call.error(format!("dims {o} and {d} do not broadcast")));
+                    return Err(format!("dims {o} and {d} do not broadcast"));
                 }
                 (Dim::Known(_), _) => o.clone(),
                 (_, Dim::Known(_)) => d.clone(),
@@ -40,6 +45,25 @@ pub fn broadcast_dims<'a>(
         }
     }
     Ok(out)
+}
+
+/// The device of a call's result: that of its first tensor with dims, else of its first tensor, else the CPU.
+pub fn common_device<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Device {
+    let mut first = None;
+    for t in tensors {
+        if t.rank() > 0 {
+            return t.ty.device.clone();
+        }
+        first = first.or(Some(t));
+    }
+    first.map_or(Device::Cpu, |t| t.ty.device.clone())
+}
+
+/// One tensor result: the operands broadcast, with that dtype.
+pub fn broadcast_of(call: &Call, operands: &[Operand], dtype: Dtype) -> Result<Vec<Option<Type>>, OpError> {
+    let tensors = || operands.iter().filter_map(Operand::tensor);
+    let dims = broadcast_dims(call, tensors().map(Tensor::dims))?;
+    Ok(vec![Some(TensorType { dims, dtype, device: common_device(tensors()) }.into())])
 }
 
 /// The dtype of PyTorch's promotion of operands: the highest category wins; within it tensors with dims count before
@@ -131,6 +155,23 @@ pub fn inexact(d: Dtype) -> Dtype {
     if d.is_inexact() { d } else { DEFAULT_FLOAT }
 }
 
+/// The axes as a permutation of all of `rank` dims, made non-negative.
+pub fn permutation(call: &Call, axes: &[i64], rank: usize) -> Result<Vec<usize>, OpError> {
+    if axes.len() != rank {
+        return Err(call.error(format!("{axes:?} names {} axes, the tensor has {rank}", axes.len())));
+    }
+    let mut seen = vec![false; rank];
+    let mut out = Vec::with_capacity(rank);
+    for axis in axes {
+        let axis = call.canonical_axis(*axis, rank)?;
+        if std::mem::replace(&mut seen[axis], true) {
+            return Err(call.error(format!("{axes:?} names axis {axis} twice")));
+        }
+        out.push(axis);
+    }
+    Ok(out)
+}
+
 /// The dims of a reduction of `dims` over canonical `axes`.
 pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdim: bool) -> Vec<Dim> {
     dims.iter()
@@ -146,6 +187,16 @@ pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdim: bool) -> Vec<Dim> {
 /// One tensor result.
 pub fn one(dims: Vec<Dim>, dtype: Dtype, like: &TensorType) -> Result<Vec<Option<Type>>, OpError> {
     Ok(vec![Some(TensorType { dims, dtype, device: like.device.clone() }.into())])
+}
+
+/// A size of a meta rule's result that only the run knows; `k` counts them in one call. The builder names it.
+pub fn data_size(k: u32) -> Dim {
+    Dim::symbol(Symbol { kind: SymKind::Data, number: u32::MAX - k })
+}
+
+/// Is it one of [`data_size`]?
+pub fn is_unnamed(s: Symbol) -> bool {
+    s.kind == SymKind::Data && s.number > u32::MAX - 16
 }
 
 /// Meta of an elementwise prim: all tensors of one dtype and one set of dims, which the result has, too.
@@ -192,16 +243,45 @@ pub fn show(dims: &[Dim]) -> String {
 }
 
 /// Refuses a dtype that the schema's class does not hold, naming both.
-pub fn check_classes(call: &Call, schema: &crate::ir::Schema) -> Result<(), OpError> {
-    for p in &schema.params {
-        for base in &p.ty.any_of {
-            let crate::ir::ParamBase::Tensor(class) = base else { continue };
-            if let Ok(Some(t)) = call.opt_tensor(&p.name)
-                && !class.holds(t.dtype())
+pub fn check_classes(call: &Call) -> Result<(), OpError> {
+    for (p, dtype) in call.tensor_dtypes() {
+        let mut classes = p.ty.any_of.iter().filter_map(|base| match base {
+            ParamBase::Tensor(class) | ParamBase::Tensors { class, .. } => Some(class),
+            _ => None,
+        });
+        if let Some(class) = classes.next()
+            && !class.holds(dtype)
+        {
+            return Err(call.error(format!("`{}` is {dtype}, it takes {class}", p.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Fills what a meta rule left undecided from a type known from elsewhere. A contradiction in the dims is an error;
+/// another dtype is not (autocast records its own), the meta rule's counts.
+pub fn reconcile(call: &Call, inferred: &mut Option<Type>, recorded: &Option<Type>) -> Result<(), OpError> {
+    match (inferred.as_mut(), recorded) {
+        (Some(Type::Tensor(t)), Some(Type::Tensor(r))) if t.dims != r.dims => {
+            let agree =
+                t.rank() == r.rank() && t.dims.iter().zip(&r.dims).all(|(a, b)| a.same(b) != Some(false));
+            if !agree {
+                let what = format!("result is recorded as {}, it must be {}", show(&r.dims), show(&t.dims));
+                return Err(call.error(what));
+            }
+            std::sync::Arc::make_mut(t).dims.clone_from(&r.dims);
+        }
+        (Some(Type::Number(n)), Some(Type::Number(r))) if n.kind == r.kind => {
+            if let (Some(a), Some(b)) = (&n.equals, &r.equals)
+                && a.same(b) == Some(false)
             {
-                return Err(call.error(format!("`{}` is {}, it takes {class}", p.name, t.dtype())));
+                return Err(call.error(format!("result is recorded as {b}, it must be {a}")));
+            }
+            if r.equals.is_some() {
+                n.equals.clone_from(&r.equals);
             }
         }
+        _ => {}
     }
     Ok(())
 }

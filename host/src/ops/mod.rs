@@ -4,22 +4,50 @@
 //! op's name: what a pass must know of an op is a field here. Deliberately absent: executors and kernels.
 
 pub mod aten;
+pub mod aten_schema;
 pub mod build;
 pub mod call;
+pub mod check;
 pub mod emit;
 pub mod error;
 pub mod meta;
 pub mod samples;
 pub mod table;
+pub mod vjp;
 
+pub mod arith;
+pub mod import;
+
+pub mod attention;
+pub mod control;
+pub mod conv;
+pub mod creation;
+mod einsum;
+mod grid_sample;
+pub mod indexing;
+pub mod linalg;
+pub mod loss;
+pub mod memory;
+pub mod norm;
+pub mod number;
 pub mod pointwise;
+pub mod pool;
+pub mod random;
+pub mod recurrent;
+pub mod reduction;
+pub mod resample;
+pub mod shape;
+
+#[cfg(test)]
+mod tests;
 
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
 pub use error::OpError;
-pub use samples::Sample;
+pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
+pub use vjp::{Augmented, Grad, Vjp};
 
 use crate::ir::{Arg, Dim, Type};
 
@@ -35,10 +63,14 @@ pub struct Op {
     pub level: Level,
     /// Types of the results.
     pub meta: Meta,
+    /// How it is differentiated.
+    pub vjp: Vjp,
     /// What passes and claims must know of it.
     pub traits: Traits,
     /// How a view prim maps strides; only with [`Traits::VIEW`] prims.
     pub view: Option<ViewFn>,
+    /// What the host itself does for it; only with [`Traits::HOST`].
+    pub host: Option<HostOp>,
     /// The ATen overloads that become this op.
     pub aten: &'static [Aten],
     /// Sample calls for the conformance suite; at least one.
@@ -54,8 +86,10 @@ impl Op {
         schema: "",
         level: Level::Prim,
         meta: Meta::FromDecomposition,
+        vjp: Vjp::Through,
         traits: Traits::NONE,
         view: None,
+        host: None,
         aten: &[],
         samples: &[],
     };
@@ -88,6 +122,21 @@ pub enum Meta {
 /// Strides and offset (in elements) of a view's result, from the call (its `Call::tensor(0)` is the base) and the
 /// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
 pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
+
+/// What the host does itself, without an executor.
+#[derive(Clone, Copy)]
+pub enum HostOp {
+    /// Works out a number from known ones: folding, and at run time.
+    Number(fn(&[Num]) -> Result<Num, OpError>),
+    /// Reads the one element of a tensor as a number.
+    Item,
+    /// Seed and offset of the session's random stream, which moves on.
+    NextPhilox,
+    /// Stops the run, with the message, unless the condition holds.
+    Check,
+    /// Only text; nothing is done.
+    Text,
+}
 
 /// A set of facts about an op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

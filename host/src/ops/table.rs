@@ -6,7 +6,25 @@ use rustc_hash::FxHashMap;
 use std::sync::OnceLock;
 
 /// Every family's list, in the order of the documentation.
-static FAMILIES: &[&[&Op]] = &[super::pointwise::OPS];
+static FAMILIES: &[&[&Op]] = &[
+    super::pointwise::OPS,
+    super::memory::OPS,
+    super::shape::OPS,
+    super::creation::OPS,
+    super::random::OPS,
+    super::number::OPS,
+    super::control::OPS,
+    super::reduction::OPS,
+    super::linalg::OPS,
+    super::norm::OPS,
+    super::indexing::OPS,
+    super::attention::OPS,
+    super::loss::OPS,
+    super::conv::OPS,
+    super::pool::OPS,
+    super::resample::OPS,
+    super::recurrent::OPS,
+];
 
 struct Table {
     ops: Vec<&'static Op>,
@@ -57,11 +75,11 @@ pub fn aten_owner(overload: &str) -> Option<(&'static Op, &'static super::Aten)>
 }
 
 /// The table as a source of schemas for the printer and the parser.
-pub fn schemas() -> &'static dyn Schemas {
+pub fn schemas() -> &'static (dyn Schemas + Sync) {
     struct TableSchemas;
     impl Schemas for TableSchemas {
         fn schema(&self, op: &str) -> Option<&Schema> {
-            loaded().by_name.get(op).map(|(_, s)| *s)
+            loaded().by_name.get(op).map(|(_, s)| *s).or_else(|| super::aten_schema::opaque_schema(op))
         }
     }
     &TableSchemas

@@ -58,3 +58,8 @@ pub const ABI_MINOR: u32 = 1;
 pub const IR_MAJOR: u32 = 1;
 /// Minor version of the IR.
 pub const IR_MINOR: u32 = 0;
+
+/// The target triple that this crate was built for: a plugin's probe says it, the host compares.
+pub const TARGET: &str = env!("THUNDERHEAD_TARGET");
+/// The compiler that built this crate: shown, not compared (rule V9).
+pub const COMPILER: &str = env!("THUNDERHEAD_RUSTC");

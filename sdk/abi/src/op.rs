@@ -32,7 +32,7 @@ pub mod arg_kind {
     pub const DTYPE: u32 = 8;
     /// A device: `value` is the kind, `imag` the index.
     pub const DEVICE: u32 = 9;
-    /// Integers: `list` of `i64`; one that is known only at run is `i64::MIN`, and `slots` says which number it is.
+    /// Integers: `list` of `i64`; one that is not known is `i64::MIN`; where it is known only at run, `slots` says which number it is.
     pub const INTS: u32 = 10;
     /// Floats: `list` of `f64`.
     pub const FLOATS: u32 = 11;
@@ -44,11 +44,13 @@ pub mod arg_kind {
     pub const NUMBER: u32 = 14;
     /// Texts: `list` of `Str`.
     pub const STRS: u32 = 15;
+    /// `check_op` only: an integer that is known before a kernel is made, and not now.
+    pub const UNKNOWN: u32 = 16;
 }
 
 /// An entry of `slots` that names no number.
 pub const NO_SLOT: u32 = u32::MAX;
-/// An element of an [`arg_kind::INTS`] list that is known only at run.
+/// An element of an [`arg_kind::INTS`] list that is not known.
 pub const UNKNOWN_INT: i64 = i64::MIN;
 
 /// One argument.

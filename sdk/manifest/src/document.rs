@@ -548,6 +548,7 @@ impl<'d> Reader<'d> {
             faults.retain(|f| is_syntax(f) || !(missing(f) || broken.contains(&f.place.line)));
         }
         faults.sort_by_key(|fault| fault.place);
+        faults.dedup();
         unknown.sort_by_key(|fault| fault.place);
         (faults, unknown)
     }

@@ -118,7 +118,7 @@ impl<'a> Outputs<'a> {
         let rank = u32::try_from(dims.len()).map_err(|_| Error::invalid("too many dims"))?;
         let mut raw: *const TensorView = std::ptr::null();
         // SAFETY: `run` is this call's; dims are readable and `raw` writable during it.
-        let answer = unsafe { (table.alloc_output)(self.run, idx as u32, dims.as_ptr(), rank, &mut raw) };
+        let answer = unsafe { (table.alloc_output)(self.run, idx as u32, 0, dims.as_ptr(), rank, &mut raw) };
         if answer != status::OK || raw.is_null() {
             let kind = ErrorKind::from_status(answer);
             return Err(Error::new(

@@ -16,11 +16,13 @@ pub use create::{Create, Log, Options};
 mod call;
 pub use call::{Binding, Call, Inputs, Outputs, Parallel, Parts};
 mod view;
+pub(crate) use view::check as check_view;
 pub use view::{Elements, ElementsMut, Iter, View, ViewMut, dense_strides};
 pub mod walk;
 pub use walk::Walk;
 pub(crate) mod border;
 mod export;
+mod log_bridge;
 mod services;
 
 /// What the macros expand to. Not for authors.
@@ -35,12 +37,7 @@ pub mod __private {
     pub const fn probe(aborts: bool) -> Probe {
         use thunderhead_abi::probe::panics;
         let panics = if aborts { panics::ABORT } else { panics::UNWIND };
-        Probe::new(
-            panics,
-            env!("CARGO_PKG_VERSION"),
-            env!("THUNDERHEAD_SDK_RUSTC"),
-            env!("THUNDERHEAD_SDK_TARGET"),
-        )
+        Probe::new(panics, env!("CARGO_PKG_VERSION"), thunderhead_abi::COMPILER, thunderhead_abi::TARGET)
     }
 
     /// The header for abi_stable's door; `constructor` comes from `export_plugin!` only.

@@ -7,7 +7,7 @@ use super::dtype::{Device, Dtype};
 use super::error::Error;
 use std::fmt;
 use thunderhead_abi::basic::{Array, Items, Str};
-use thunderhead_abi::op::{self as raw, NO_SLOT, arg_kind, desc_flags};
+use thunderhead_abi::op::{self as raw, NO_SLOT, UNKNOWN_INT, arg_kind, desc_flags};
 use thunderhead_abi::tensor::UNKNOWN;
 
 /// One op.
@@ -65,12 +65,14 @@ pub enum ArgRef<'a> {
     Slot(usize),
     /// Texts.
     Strs(Strs<'a>),
+    /// In `check` only: an integer that is known before a kernel is made, and not now.
+    Unknown,
 }
 
 /// A list of integers, some of which may be known only at run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ints<'a> {
-    /// The values; `i64::MIN` where known only at run.
+    /// The values; `i64::MIN` where not known yet, or only at run.
     pub values: &'a [i64],
     slots: Option<&'a [u32]>,
 }
@@ -78,7 +80,7 @@ pub struct Ints<'a> {
 impl<'a> Ints<'a> {
     /// The values, where all are known.
     pub fn known(&self) -> Option<&'a [i64]> {
-        (0..self.values.len()).all(|idx| self.slot(idx).is_none()).then_some(self.values)
+        (!self.values.contains(&UNKNOWN_INT)).then_some(self.values)
     }
 
     /// The slot of element `idx`, where it is known only at run.
@@ -240,7 +242,7 @@ impl<'a> Op<'a> {
             ));
         }
         let bad = |what: &'static str| move || Error::invalid(what);
-        // SAFETY (this and the following): the caller vouches for the pointers.
+        // SAFETY: the caller vouches for the pointers.
         let name = unsafe { desc.name.text() }.ok_or_else(bad("the op's name is not text"))?;
         // SAFETY: as above.
         let origin = unsafe { desc.origin.text() }.ok_or_else(bad("the op's origin is not text"))?;
@@ -383,6 +385,9 @@ impl<'a> Op<'a> {
             return Err(Error::invalid(format!("`{}` has no argument `{name}`", self.name)));
         };
         take(found).ok_or_else(|| match found {
+            ArgRef::Unknown => {
+                Error::unsupported(format!("argument `{name}` is not known yet; expected {wanted}"))
+            }
             ArgRef::Slot(_) => {
                 Error::unsupported(format!("argument `{name}` is known only at run; expected {wanted}"))
             }
@@ -668,7 +673,7 @@ unsafe fn read_arg<'a>(arg: &'a raw::Arg) -> Option<ArgRef<'a>> {
     Some(match arg.kind {
         arg_kind::NONE => ArgRef::None,
         arg_kind::TENSOR => ArgRef::Tensor(usize::try_from(arg.value).ok()?),
-        // SAFETY (all below): passed on.
+        // SAFETY: passed on.
         arg_kind::TENSORS => ArgRef::Tensors(unsafe { list(arg) }?.as_slice()?),
         arg_kind::INT => ArgRef::Int(arg.value as i64),
         arg_kind::FLOAT => ArgRef::Float(f64::from_bits(arg.value)),
@@ -702,6 +707,7 @@ unsafe fn read_arg<'a>(arg: &'a raw::Arg) -> Option<ArgRef<'a>> {
         arg_kind::NUMBER => ArgRef::Slot(usize::try_from(arg.value).ok()?),
         // SAFETY: as above.
         arg_kind::STRS => ArgRef::Strs(Strs(unsafe { list(arg) }?)),
+        arg_kind::UNKNOWN => ArgRef::Unknown,
         _ => return None,
     })
 }

@@ -39,7 +39,7 @@ const MAX_COMMENT_LEN: usize = u16::MAX as usize;
 /// An opened archive: its bytes and the directory of its entries. Cloning shares both.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    bytes: FileBytes,
+    bytes: ByteRange,
     root: String,
     entries: Arc<HashMap<Box<str>, Entry>>,
 }
@@ -74,6 +74,14 @@ impl Archive {
     /// # Errors
     /// `model::not_an_archive`, `model::archive_damaged`, `model::entry_duplicate`.
     pub fn read(bytes: FileBytes) -> ModelResult<Self> {
+        Self::read_part(bytes.whole())
+    }
+
+    /// The same for an archive that lies inside another one.
+    ///
+    /// # Errors
+    /// As [`Archive::read`].
+    pub fn read_part(bytes: ByteRange) -> ModelResult<Self> {
         let directory = find_directory(&bytes)?;
         let records = read_directory(&bytes, &directory)?;
         refuse_overlaps(&records, directory.range.start)?;
@@ -144,7 +152,7 @@ impl Archive {
     pub fn in_place(&self, name: &str, entry: &Entry) -> ModelResult<Option<ByteRange>> {
         match entry.method {
             Method::Stored => {
-                let range = self.bytes.range(entry.data.clone());
+                let range = self.bytes.part(entry.data.clone());
                 Ok(Some(range.expect("the directory reader proved that an entry's data lies in the file")))
             }
             Method::Deflated => Ok(None),

@@ -1,4 +1,4 @@
-//! Where the tensors lie: payload configs read, every bound checked, no tensor byte touched.
+//! Where the tensors lie: payload configs (in older layouts: pickles) read, every bound checked, no tensor byte touched.
 //!
 //! A storage is one raw file of the archive; tensors that name the same file share it (tied weights, buffers that are
 //! views of one another). Invariants: each tensor's elements lie inside its storage; element sizes divide storage
@@ -10,9 +10,11 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use super::archive::{Archive, Entry};
+use super::check_byte_order;
 use super::graph::{Layout, ScalarType, SymInt, TensorMeta, json_error};
+use super::pickle::{self, PickledTensor};
 use crate::frontend::{ModelError, ModelResult};
-use crate::memory::ByteRange;
+use crate::memory::{ByteRange, FileBytes};
 
 /// What kernels may rely on; PyTorch's writer aligns entries to it.
 const ALIGN: usize = 64;
@@ -47,7 +49,7 @@ enum Source {
     /// Stored: a part of the mapping, aligned or not.
     InPlace(ByteRange),
     /// Deflated: unpacked when asked for.
-    Packed(Entry),
+    Packed(Archive, Entry),
 }
 
 /// All tensors of an archive's program.
@@ -60,7 +62,6 @@ pub struct Weights {
     constants: HashMap<String, WeightTensor>,
     /// Names that are there but cannot be loaded, with the reason; an error only where the program wants them.
     refused: HashMap<String, String>,
-    archive: Archive,
     configs: [String; 2],
 }
 
@@ -98,12 +99,23 @@ impl Weights {
             format!("data/weights/{name}_weights_config.json"),
             format!("data/constants/{name}_constants_config.json"),
         ];
-        let mut reader =
-            Reader { archive, storages: Vec::new(), by_entry: HashMap::new(), refused: HashMap::new() };
-        let states = reader.section(&configs[0], "data/weights/")?;
-        let constants = reader.section(&configs[1], "data/constants/")?;
+        let mut reader = Reader::default();
+        let states = reader.section(archive, &configs[0], "data/weights/")?;
+        let constants = reader.section(archive, &configs[1], "data/constants/")?;
         let Reader { storages, refused, .. } = reader;
-        Ok(Self { storages, states, constants, refused, archive: archive.clone(), configs })
+        Ok(Self { storages, states, constants, refused, configs })
+    }
+
+    /// The same for older layouts: `files` are the `torch.save` archives of states and of constants.
+    ///
+    /// # Errors
+    /// As [`Weights::read`], and `model::pickle`.
+    pub fn read_pickled(archive: &Archive, files: [&str; 2]) -> ModelResult<Self> {
+        let mut reader = Reader::default();
+        let states = reader.pickled_section(archive, files[0])?;
+        let constants = reader.pickled_section(archive, files[1])?;
+        let Reader { storages, refused, .. } = reader;
+        Ok(Self { storages, states, constants, refused, configs: files.map(str::to_owned) })
     }
 
     /// The storages, in the order of their ids.
@@ -141,8 +153,9 @@ impl Weights {
         match &storage.source {
             Source::InPlace(bytes) if bytes.is_aligned(ALIGN) => Ok(bytes.clone()),
             Source::InPlace(bytes) => Ok(ByteRange::aligned_copy(bytes, ALIGN)),
-            Source::Packed(entry) => {
-                Ok(ByteRange::aligned_copy(&self.archive.inflate(&storage.entry, entry)?, ALIGN))
+            Source::Packed(archive, entry) => {
+                let name = storage.entry.rsplit(": ").next().unwrap_or(&storage.entry);
+                Ok(ByteRange::aligned_copy(&archive.inflate(name, entry)?, ALIGN))
             }
         }
     }
@@ -155,23 +168,28 @@ impl Storage {
     }
 }
 
-struct Reader<'a> {
-    archive: &'a Archive,
+#[derive(Default)]
+struct Reader {
     storages: Vec<Storage>,
     by_entry: HashMap<String, StorageId>,
     refused: HashMap<String, String>,
 }
 
-impl Reader<'_> {
-    fn section(&mut self, config: &str, folder: &str) -> ModelResult<HashMap<String, WeightTensor>> {
-        let text = self.archive.text(config, "finding the weights")?;
+impl Reader {
+    fn section(
+        &mut self,
+        archive: &Archive,
+        config: &str,
+        folder: &str,
+    ) -> ModelResult<HashMap<String, WeightTensor>> {
+        let text = archive.text(config, "finding the weights")?;
         let parsed: Config = serde_json::from_slice(&text).map_err(|error| json_error(&error, config))?;
         // Sorted, so that storage ids and the first error do not depend on hashing.
         let mut payloads: Vec<(String, Payload)> = parsed.config.into_iter().collect();
         payloads.sort_by(|a, b| a.0.cmp(&b.0));
         let mut tensors = HashMap::with_capacity(payloads.len());
         for (fqn, payload) in payloads {
-            match self.tensor(&fqn, payload, folder) {
+            match self.tensor(archive, &fqn, payload, folder) {
                 Ok(tensor) => {
                     tensors.insert(fqn, tensor);
                 }
@@ -184,7 +202,13 @@ impl Reader<'_> {
         Ok(tensors)
     }
 
-    fn tensor(&mut self, fqn: &str, payload: Payload, folder: &str) -> ModelResult<WeightTensor> {
+    fn tensor(
+        &mut self,
+        archive: &Archive,
+        fqn: &str,
+        payload: Payload,
+        folder: &str,
+    ) -> ModelResult<WeightTensor> {
         let refuse = |why: String| ModelError::WeightUnsupported { fqn: fqn.to_owned(), why };
         let meta = match payload.tensor_meta {
             Some(meta) if !payload.use_pickle => meta,
@@ -204,7 +228,7 @@ impl Reader<'_> {
         let bounds =
             |why: String| ModelError::WeightBounds { fqn: fqn.to_owned(), entry: entry.clone(), why };
         let tensor = WeightTensor {
-            storage: self.storage(&entry, fqn)?,
+            storage: self.storage(archive, &entry, &entry, fqn)?,
             dtype: meta.dtype,
             sizes: plain(&meta.sizes).ok_or_else(|| bounds("its sizes are not plain numbers".to_owned()))?,
             strides_elems: plain(&meta.strides)
@@ -218,18 +242,71 @@ impl Reader<'_> {
         Ok(tensor)
     }
 
-    fn storage(&mut self, entry_name: &str, fqn: &str) -> ModelResult<StorageId> {
-        if let Some(id) = self.by_entry.get(entry_name) {
+    fn pickled_section(
+        &mut self,
+        archive: &Archive,
+        file: &str,
+    ) -> ModelResult<HashMap<String, WeightTensor>> {
+        let entry = archive.entry(file, "finding the weights")?;
+        // No constants at all may be an empty file.
+        if entry.size() == 0 {
+            return Ok(HashMap::new());
+        }
+        let bytes = match archive.in_place(file, entry)? {
+            Some(bytes) => bytes,
+            None => FileBytes::from_vec(archive.inflate(file, entry)?).whole(),
+        };
+        let nested = Archive::read_part(bytes)?;
+        check_byte_order(&nested)?;
+        let pickle = nested.text("data.pkl", "finding the weights")?;
+        let mut tensors = HashMap::new();
+        for (fqn, tensor) in pickle::tensors(&pickle, &format!("{file}: data.pkl"))? {
+            let tensor = self.pickled_tensor(&nested, file, &fqn, tensor)?;
+            if tensors.insert(fqn.clone(), tensor).is_some() {
+                return Err(ModelError::EntryDuplicate { entry: format!("{file}: {fqn}") });
+            }
+        }
+        Ok(tensors)
+    }
+
+    fn pickled_tensor(
+        &mut self,
+        nested: &Archive,
+        file: &str,
+        fqn: &str,
+        tensor: PickledTensor,
+    ) -> ModelResult<WeightTensor> {
+        let entry = format!("data/{}", tensor.storage);
+        let shown = format!("{file}: {entry}");
+        let element_bytes = tensor.dtype.element_bytes().ok_or_else(|| ModelError::WeightUnsupported {
+            fqn: fqn.to_owned(),
+            why: format!("its dtype number {} is unknown", tensor.dtype.0),
+        })?;
+        let storage = self.storage(nested, &entry, &shown, fqn)?;
+        let PickledTensor { dtype, sizes, strides_elems, offset_elems, requires_grad, .. } = tensor;
+        let tensor = WeightTensor { storage, dtype, sizes, strides_elems, offset_elems, requires_grad };
+        let len_bytes = self.storages[storage.0 as usize].len_bytes;
+        check_bounds(&tensor, element_bytes, len_bytes).map_err(|why| ModelError::WeightBounds {
+            fqn: fqn.to_owned(),
+            entry: shown,
+            why,
+        })?;
+        Ok(tensor)
+    }
+
+    /// The storage of entry `name`, which messages call `shown`.
+    fn storage(&mut self, archive: &Archive, name: &str, shown: &str, fqn: &str) -> ModelResult<StorageId> {
+        if let Some(id) = self.by_entry.get(shown) {
             return Ok(*id);
         }
-        let entry = self.archive.entry(entry_name, &format!("tensor `{fqn}`"))?;
-        let source = match self.archive.in_place(entry_name, entry)? {
+        let entry = archive.entry(name, &format!("tensor `{fqn}`"))?;
+        let source = match archive.in_place(name, entry)? {
             Some(bytes) => Source::InPlace(bytes),
-            None => Source::Packed(entry.clone()),
+            None => Source::Packed(archive.clone(), entry.clone()),
         };
         let id = StorageId(self.storages.len() as u32);
-        self.storages.push(Storage { entry: entry_name.to_owned(), len_bytes: entry.size(), source });
-        self.by_entry.insert(entry_name.to_owned(), id);
+        self.storages.push(Storage { entry: shown.to_owned(), len_bytes: entry.size(), source });
+        self.by_entry.insert(shown.to_owned(), id);
         Ok(id)
     }
 }

@@ -90,7 +90,10 @@ mod tests {
 
     fn close(a: C128, re: f64, im: f64) {
         let scale = 1.0 + re.abs().max(im.abs());
-        assert!((a.re - re).abs() < 1e-14 * scale && (a.im - im).abs() < 1e-14 * scale, "{a} is not {re}+{im}i");
+        assert!(
+            (a.re - re).abs() < 1e-14 * scale && (a.im - im).abs() < 1e-14 * scale,
+            "{a} is not {re}+{im}i"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::gemm::{Sizes, gemm};
 use super::pool::Pool;
 use super::run::{Args, Made};
 use super::strided::{Dst, Src, numel};
-use super::value::{Arith, Product, Value};
+use super::value::{Arith, Product};
 use super::{Entry, class};
 use thunderhead_sdk::{ArgRef, Error, Op};
 
@@ -31,7 +31,11 @@ pub(super) fn three(values: &[usize], spatial: usize, missing: usize) -> Result<
 /// How many spatial axes a tensor with batch and channels has.
 fn spatial_of(rank: usize) -> Result<usize, Error> {
     let spatial = rank.saturating_sub(2);
-    if (1..=3).contains(&spatial) { Ok(spatial) } else { Err(Error::invalid(format!("a convolution of {rank} dims"))) }
+    if (1..=3).contains(&spatial) {
+        Ok(spatial)
+    } else {
+        Err(Error::invalid(format!("a convolution of {rank} dims")))
+    }
 }
 
 /// How a kernel moves over its input.
@@ -143,7 +147,8 @@ impl Convolution {
     fn of(op: &Op<'_>, rank: usize) -> Result<Convolution, Error> {
         let spatial = spatial_of(rank)?;
         let of = |name: &str, missing: usize| three(&op.sizes(name)?, spatial, missing);
-        let moves = Moves { stride: of("stride", 1)?, padding: of("padding", 0)?, dilation: of("dilation", 1)? };
+        let moves =
+            Moves { stride: of("stride", 1)?, padding: of("padding", 0)?, dilation: of("dilation", 1)? };
         let (groups, transposed) = (op.size("groups")?, op.bool("transposed")?);
         if groups == 0 || moves.stride.contains(&0) || moves.dilation.contains(&0) {
             return Err(Error::invalid("groups, strides and dilations must be positive"));
@@ -193,8 +198,13 @@ impl Convolution {
         let (inside, outside) = (images.channels / groups, out.dims()[1] / groups);
         let window = self.sizes(w.dims())?;
         let n_taps = numel(&window);
-        let taps =
-            Taps::new(self.moves, self.reads(forward), self.sizes(source.dims())?, self.sizes(out.dims())?, window);
+        let taps = Taps::new(
+            self.moves,
+            self.reads(forward),
+            self.sizes(source.dims())?,
+            self.sizes(out.dims())?,
+            window,
+        );
         let pixels = numel(&out.dims()[2..]);
         // A weight is stored as (first, second, taps); its first axis counts the channels of the forward's result, or of a
         // transposed forward's input.
@@ -317,7 +327,11 @@ fn convolution_backward(op: &Op<'_>) -> Result<Made, Error> {
 }
 
 fn same(found: &[usize], expected: &[usize]) -> Result<(), Error> {
-    if found == expected { Ok(()) } else { Err(Error::invalid(format!("dims {found:?}; expected {expected:?}"))) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(Error::invalid(format!("dims {found:?}; expected {expected:?}")))
+    }
 }
 
 fn bias_gradient<T: Product>(g: &Src<T>, out: &Dst<T>) {
@@ -352,8 +366,11 @@ mod tests {
 
     #[test]
     fn a_line_is_convolved() {
-        let spec = op("prims.convolution").tensor("a", counted(&[1, 1, 4], 1.0)).tensor("w", counted(&[1, 1, 3], 1.0));
-        let spec = shared(spec.tensor("bias", counted(&[1], 10.0)), 1, 1, false, 1).output(Dtype::F64, &[1, 1, 4]);
+        let spec = op("prims.convolution")
+            .tensor("a", counted(&[1, 1, 4], 1.0))
+            .tensor("w", counted(&[1, 1, 3], 1.0));
+        let spec =
+            shared(spec.tensor("bias", counted(&[1], 10.0)), 1, 1, false, 1).output(Dtype::F64, &[1, 1, 4]);
         assert_eq!(run1(spec).to_vec::<f64>(), [18.0, 24.0, 30.0, 21.0]);
     }
 
@@ -367,7 +384,9 @@ mod tests {
 
     #[test]
     fn a_transposed_convolution_spreads() {
-        let spec = op("prims.convolution").tensor("a", counted(&[1, 1, 2], 1.0)).tensor("w", counted(&[1, 1, 3], 1.0));
+        let spec = op("prims.convolution")
+            .tensor("a", counted(&[1, 1, 2], 1.0))
+            .tensor("w", counted(&[1, 1, 3], 1.0));
         let spec = shared(spec.none("bias"), 2, 0, true, 1).output(Dtype::F64, &[1, 1, 5]);
         assert_eq!(run1(spec).to_vec::<f64>(), [1.0, 2.0, 5.0, 4.0, 6.0]);
     }

@@ -1,7 +1,7 @@
 //! Prims that make tensors out of numbers.
 
-use super::run::{Args, Made};
 use super::convert::{Load, convert};
+use super::run::{Args, Made};
 use super::strided::{Src, copy, fill, numel};
 use super::value::Scalar;
 use super::{Entry, class};
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn a_sequence_fills_its_dims() {
-        let spec = op("prims.tensor_from_sequence").floats("values", &[1.0, 2.0, 3.0, 4.0]).ints("dims", &[2, 2]);
+        let spec =
+            op("prims.tensor_from_sequence").floats("values", &[1.0, 2.0, 3.0, 4.0]).ints("dims", &[2, 2]);
         let spec = spec.dtype("dtype", Dtype::I8).arg("device", Arg::Device(Device::CPU));
         assert_eq!(run1(spec.output(Dtype::I8, &[2, 2])).to_vec::<i8>(), [1, 2, 3, 4]);
     }

@@ -38,7 +38,8 @@ pub fn gemm<T: Arith>(
     pool.split(sizes.count * tile_rows * tile_columns, 1, &|tiles| {
         for tile in tiles {
             let (of, within) = (tile / (tile_rows * tile_columns), tile % (tile_rows * tile_columns));
-            let tile = Tile::new(sizes, within / tile_columns * TILE_ROWS, within % tile_columns * TILE_COLUMNS);
+            let tile =
+                Tile::new(sizes, within / tile_columns * TILE_ROWS, within % tile_columns * TILE_COLUMNS);
             tile.compute(|i, k| a(of, i, k), |k, j| b(of, k, j), |i, j, v| store(of, i, j, v));
         }
     })
@@ -147,7 +148,9 @@ mod tests {
 
     #[test]
     fn tiles_and_blocks_of_any_size_agree_with_the_definition() {
-        for (rows, columns, depth) in [(1, 1, 1), (5, 17, 3), (130, 131, 257), (3, 300, 600), (0, 4, 2), (2, 2, 0)] {
+        for (rows, columns, depth) in
+            [(1, 1, 1), (5, 17, 3), (130, 131, 257), (3, 300, 600), (0, 4, 2), (2, 2, 0)]
+        {
             let sizes = Sizes { count: 2, rows, columns, depth };
             let a = |s: usize, i: usize, k: usize| ((s + 3 * i + 5 * k) % 7) as i64 - 3;
             let b = |s: usize, k: usize, j: usize| ((2 * s + k + 11 * j) % 5) as i64 - 2;
@@ -158,7 +161,11 @@ mod tests {
             .expect("runs");
             for (at, v) in found.into_inner().expect("one thread").into_iter().enumerate() {
                 let (s, i, j) = (at / (rows * columns), at / columns % rows, at % columns);
-                assert_eq!(v, Some((0..depth).map(|k| a(s, i, k) * b(s, k, j)).sum()), "{sizes:?} at {s} {i} {j}");
+                assert_eq!(
+                    v,
+                    Some((0..depth).map(|k| a(s, i, k) * b(s, k, j)).sum()),
+                    "{sizes:?} at {s} {i} {j}"
+                );
             }
         }
     }

@@ -374,7 +374,12 @@ struct Writes<'a, T> {
 }
 
 impl<'a, T: Value> Writes<'a, T> {
-    fn new(run: &Run<'_, '_>, indexed: &'a Indexed, values: &Src<T>, dims: &[usize]) -> Result<Writes<'a, T>, Error> {
+    fn new(
+        run: &Run<'_, '_>,
+        indexed: &'a Indexed,
+        values: &Src<T>,
+        dims: &[usize],
+    ) -> Result<Writes<'a, T>, Error> {
         let tensors = indexed.tensors(run)?;
         let places = tensors[0].dims();
         let expected = indexed.expected(places, dims);

@@ -162,7 +162,8 @@ mod tests {
         assert_eq!(out.to_vec::<i64>(), [7, 8, 16, 17]);
         let i = Complex::new(0f32, 1.0);
         let a = Tensor::new(&[1, 1, 1], vec![i]);
-        let out = run1(op("prims.matmul").tensor("a", a.clone()).tensor("b", a).output(Dtype::C64, &[1, 1, 1]));
+        let out =
+            run1(op("prims.matmul").tensor("a", a.clone()).tensor("b", a).output(Dtype::C64, &[1, 1, 1]));
         assert_eq!(out.to_vec::<Complex<f32>>(), [Complex::new(-1.0, 0.0)]);
         let a = Tensor::new(&[2, 0], Vec::<f32>::new());
         let b = Tensor::new(&[0, 2], Vec::<f32>::new());
@@ -186,7 +187,8 @@ mod tests {
         let values = |n: i64| (0..n).map(|v| ((v * 37) % 101) as f32 * 0.173 - 7.0).collect::<Vec<f32>>();
         let a = Tensor::new(&[150, 300], values(150 * 300));
         let w = Tensor::new(&[140, 300], values(140 * 300));
-        let spec = op("prims.linear").tensor("a", a).tensor("w", w).none("bias").output(Dtype::F32, &[150, 140]);
+        let spec =
+            op("prims.linear").tensor("a", a).tensor("w", w).none("bias").output(Dtype::F32, &[150, 140]);
         let on = |threads| {
             let options = RunOptions { threads, ..RunOptions::default() };
             host().run_with(&spec, &options).expect("runs").swap_remove(0).to_vec::<f32>()

@@ -172,7 +172,8 @@ mod tests {
         let out = run1(op("prims.bitcast").tensor("a", a).dtype("dtype", Dtype::U8).output(Dtype::U8, &[8]));
         assert_eq!(out.to_vec::<u8>(), [1, 2, 3, 4, 5, 6, 7, 8]);
         let a = Tensor::new(&[2, 2], vec![1f32, 2.0, 3.0, 4.0]).transposed(0, 1);
-        let out = run1(op("prims.bitcast").tensor("a", a).dtype("dtype", Dtype::C64).output(Dtype::C64, &[2, 1]));
+        let out =
+            run1(op("prims.bitcast").tensor("a", a).dtype("dtype", Dtype::C64).output(Dtype::C64, &[2, 1]));
         let c = |re, im| num_complex::Complex::new(re, im);
         assert_eq!(out.to_vec::<num_complex::Complex<f32>>(), [c(1.0, 3.0), c(2.0, 4.0)]);
     }
@@ -183,13 +184,15 @@ mod tests {
         let spec = op("prims.stride_order").tensor("a", a).ints("order", &[3, 0, 2, 1]);
         let out = run1(spec.output(Dtype::I32, &[1, 2, 1, 3]));
         assert_eq!(out.to_vec::<i32>(), [1, 2, 3, 4, 5, 6]);
-        let memory: Vec<i32> = out.bytes().chunks(4).map(|b| i32::from_le_bytes(b.try_into().unwrap_or_default())).collect();
+        let memory: Vec<i32> =
+            out.bytes().chunks(4).map(|b| i32::from_le_bytes(b.try_into().unwrap_or_default())).collect();
         assert_eq!(memory, [1, 4, 2, 5, 3, 6]);
     }
 
     #[test]
     fn a_failed_check_says_the_models_words() {
-        let spec = |v| op("prims.check").tensor("cond", Tensor::new(&[2], vec![true, v])).str("message", "too long");
+        let spec =
+            |v| op("prims.check").tensor("cond", Tensor::new(&[2], vec![true, v])).str("message", "too long");
         assert!(host().run(&spec(true)).is_ok());
         let error = host().run(&spec(false)).expect_err("the check does not hold");
         assert!(error.message().contains("too long"), "{error}");

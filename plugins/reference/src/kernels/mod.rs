@@ -153,17 +153,17 @@ mod harness;
 mod philox;
 mod special;
 
-mod pointwise;
-mod memory;
+mod conv;
 mod creation;
-mod random;
-mod shape;
-mod reduction;
-mod sort;
 mod indexing;
 mod linalg;
-mod conv;
+mod memory;
+mod pointwise;
 mod pooling;
+mod random;
+mod reduction;
+mod shape;
+mod sort;
 
 pub use run::Made;
 

@@ -88,7 +88,10 @@ pub const KERNELS: &[Entry] = &[
     kernel!("prims.real", COMPLEX, |op| with_complex!(op.input(0).dtype(), T => Ok(unary(|v: T| v.re())))),
     of_inexact!("prims.reciprocal", |v| 1.0 / v, |v| super::value::divide(C128::new(1.0, 0.0), v)),
     rounding!("prims.round", libm::rint),
-    of_inexact!("prims.rsqrt", |v| 1.0 / libm::sqrt(v), |v| super::value::divide(C128::new(1.0, 0.0), z::sqrt(v))),
+    of_inexact!("prims.rsqrt", |v| 1.0 / libm::sqrt(v), |v| super::value::divide(
+        C128::new(1.0, 0.0),
+        z::sqrt(v)
+    )),
     kernel!("prims.sign", REAL, |op| with_real!(op.input(0).dtype(), T => Ok(unary(sign::<T>)))),
     kernel!("prims.signbit", REAL, signbit),
     of_inexact!("prims.sin", libm::sin, C128::sin),
@@ -101,26 +104,58 @@ pub const KERNELS: &[Entry] = &[
     kernel!("prims.add", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, <T as Arith>::add))),
     of_two_floats("prims.atan2", |op| two_floats(op, libm::atan2)),
     kernel!("prims.bitwise_and", INT_OR_BOOL, |op| bitwise(op, Bits::And)),
-    kernel!("prims.bitwise_left_shift", INT, |op| with_int!(op.input(0).dtype(), T => binary(op, left_shift::<T>))),
+    kernel!(
+        "prims.bitwise_left_shift",
+        INT,
+        |op| with_int!(op.input(0).dtype(), T => binary(op, left_shift::<T>))
+    ),
     kernel!("prims.bitwise_or", INT_OR_BOOL, |op| bitwise(op, Bits::Or)),
-    kernel!("prims.bitwise_right_shift", INT, |op| with_int!(op.input(0).dtype(), T => binary(op, right_shift::<T>))),
+    kernel!(
+        "prims.bitwise_right_shift",
+        INT,
+        |op| with_int!(op.input(0).dtype(), T => binary(op, right_shift::<T>))
+    ),
     kernel!("prims.bitwise_xor", INT_OR_BOOL, |op| bitwise(op, Bits::Xor)),
     of_two_floats("prims.copysign", |op| two_floats(op, libm::copysign)),
     kernel!("prims.div", NUMERIC, div),
-    kernel!("prims.eq", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a == b)))),
+    kernel!(
+        "prims.eq",
+        ANY,
+        |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a == b)))
+    ),
     kernel!("prims.fmod", REAL, |op| modulo(op, libm::fmod, Modulo::SignOfDividend)),
     compare!("prims.ge", |a, b| b.less(a) || a == b),
     compare!("prims.gt", |a, b| b.less(a)),
     compare!("prims.le", |a, b| a.less(b) || a == b),
     compare!("prims.lt", |a, b| a.less(b)),
-    kernel!("prims.maximum", REAL, |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::larger))),
-    kernel!("prims.minimum", REAL, |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::smaller))),
+    kernel!(
+        "prims.maximum",
+        REAL,
+        |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::larger))
+    ),
+    kernel!(
+        "prims.minimum",
+        REAL,
+        |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::smaller))
+    ),
     kernel!("prims.mul", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, <T as Arith>::mul))),
-    kernel!("prims.ne", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a != b)))),
-    kernel!("prims.nextafter", FLOAT, |op| with_float!(op.input(0).dtype(), T => binary(op, special::next_after::<T>))),
+    kernel!(
+        "prims.ne",
+        ANY,
+        |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a != b)))
+    ),
+    kernel!(
+        "prims.nextafter",
+        FLOAT,
+        |op| with_float!(op.input(0).dtype(), T => binary(op, special::next_after::<T>))
+    ),
     kernel!("prims.pow", NUMERIC, pow),
     kernel!("prims.remainder", REAL, |op| modulo(op, remainder_f64, Modulo::SignOfDivisor)),
-    kernel!("prims.sub", NUMERIC, |op| with_numeric!(op.input(0).dtype(), T => binary(op, <T as Arith>::sub))),
+    kernel!(
+        "prims.sub",
+        NUMERIC,
+        |op| with_numeric!(op.input(0).dtype(), T => binary(op, <T as Arith>::sub))
+    ),
     of_two_floats("prims.zeta", |op| two_floats(op, special::zeta)),
     // Three operands.
     kernel!("prims.fma", INEXACT, fma),

@@ -11,7 +11,11 @@ use thunderhead_sdk::{Error, Op};
 
 pub const KERNELS: &[Entry] = &[
     Entry { name: "prims.adaptive_avg_pool", dtypes: class::FLOAT, make: adaptive_avg_pool },
-    Entry { name: "prims.adaptive_avg_pool_backward", dtypes: class::FLOAT, make: adaptive_avg_pool_backward },
+    Entry {
+        name: "prims.adaptive_avg_pool_backward",
+        dtypes: class::FLOAT,
+        make: adaptive_avg_pool_backward,
+    },
     Entry { name: "prims.adaptive_max_pool", dtypes: class::REAL, make: adaptive_max_pool },
     Entry { name: "prims.avg_pool", dtypes: class::FLOAT, make: avg_pool },
     Entry { name: "prims.avg_pool_backward", dtypes: class::FLOAT, make: avg_pool_backward },
@@ -87,8 +91,11 @@ impl Sliding {
                 // In elements of the padded input; cut to the input without it.
                 let first = if start >= padding { 0 } else { (padding - start).div_ceil(step) * step };
                 let elements = (start + first - padding).min(len)..end.saturating_sub(padding).min(len);
-                let counted =
-                    if self.counts_padding { end.min(len + 2 * padding) - start.min(len + 2 * padding) } else { elements.len() };
+                let counted = if self.counts_padding {
+                    end.min(len + 2 * padding) - start.min(len + 2 * padding)
+                } else {
+                    elements.len()
+                };
                 Reach { elements, counted }
             };
             (0..result[axis]).map(reach).collect()
@@ -373,7 +380,8 @@ mod tests {
     }
 
     fn averaging(spec: OpSpec, ceil: bool, counts: bool) -> OpSpec {
-        let spec = spec.ints("window", &[2]).ints("stride", &[2]).ints("padding", &[1]).bool("ceil_mode", ceil);
+        let spec =
+            spec.ints("window", &[2]).ints("stride", &[2]).ints("padding", &[1]).bool("ceil_mode", ceil);
         spec.bool("count_include_pad", counts).none("divisor")
     }
 
@@ -408,7 +416,8 @@ mod tests {
 
     #[test]
     fn padding_and_dilation_shift_windows() {
-        let spec = op("prims.max_pool").tensor("a", counted(&[1, 5])).ints("window", &[2]).ints("stride", &[2]);
+        let spec =
+            op("prims.max_pool").tensor("a", counted(&[1, 5])).ints("window", &[2]).ints("stride", &[2]);
         let spec = spec.ints("padding", &[1]).ints("dilation", &[2]).bool("ceil_mode", false);
         // Padded: . 0 1 2 3 4 . ; windows of elements two apart begin at 0, 2, 4.
         let out = run(spec.output(Dtype::F32, &[1, 3]).output(Dtype::I64, &[1, 3]));

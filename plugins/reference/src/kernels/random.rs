@@ -137,7 +137,11 @@ fn write(out: &Dst<i64>, outer: &[usize], drawn: &[usize]) {
 fn total(weights: &[f64]) -> Result<f64, Error> {
     let total: f64 = weights.iter().sum();
     let fine = weights.iter().all(|w| *w >= 0.0) && total > 0.0 && total.is_finite();
-    if fine { Ok(total) } else { Err(Error::invalid("weights must be finite, not negative, and not all zero")) }
+    if fine {
+        Ok(total)
+    } else {
+        Err(Error::invalid("weights must be finite, not negative, and not all zero"))
+    }
 }
 
 fn with_replacement(weights: &[f64], n: usize, stream: &Stream, first: u64) -> Result<Vec<usize>, Error> {
@@ -189,7 +193,10 @@ mod tests {
         let f32s = drawn(Dtype::F32).to_vec::<f32>();
         let expected = [0.056_900_68, 0.949_440_12, 0.811_105_01, 0.086_494_33];
         assert!(f32s.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7), "{f32s:?}");
-        assert_eq!(drawn(Dtype::F64).to_vec::<f64>()[..2], [0.056_900_680_984_705_69, 0.811_105_016_639_135_5]);
+        assert_eq!(
+            drawn(Dtype::F64).to_vec::<f64>()[..2],
+            [0.056_900_680_984_705_69, 0.811_105_016_639_135_5]
+        );
         assert_eq!(drawn(Dtype::F16).to_vec::<f16>()[..2], [0.056_640_625, 0.949_218_75].map(f16::from_f64));
         assert_eq!(drawn(Dtype::BF16).to_vec::<bf16>()[..2], [0.054_687_5, 0.949_218_75].map(bf16::from_f64));
         let normal = seeded(op("prims.randn_philox").ints("dims", &[4]), Dtype::F32, &[4]).to_vec::<f32>();
@@ -206,7 +213,10 @@ mod tests {
         assert_eq!(order, (0..9).collect::<Vec<i64>>());
         let draw = |replacement: bool| {
             let weights = Tensor::new(&[4], vec![1f32, 0.0, 2.0, 1.0]);
-            let spec = op("prims.multinomial_philox").tensor("a", weights).int("n", 3).bool("replacement", replacement);
+            let spec = op("prims.multinomial_philox")
+                .tensor("a", weights)
+                .int("n", 3)
+                .bool("replacement", replacement);
             run1(spec.int("seed", 7).int("offset", 0).output(Dtype::I64, &[3])).to_vec::<i64>()
         };
         let mut distinct = draw(false);

@@ -33,11 +33,27 @@ fn axes_of(op: &Op<'_>) -> Result<(usize, Vec<usize>), Error> {
 }
 
 fn sum(op: &Op<'_>) -> Result<Made, Error> {
-    fold_wide(op, Wide { start: 0, ints: i64::wrapping_add, floats: |a: f64, b: f64| a + b, complex: |a: C128, b: C128| a + b })
+    fold_wide(
+        op,
+        Wide {
+            start: 0,
+            ints: i64::wrapping_add,
+            floats: |a: f64, b: f64| a + b,
+            complex: |a: C128, b: C128| a + b,
+        },
+    )
 }
 
 fn prod(op: &Op<'_>) -> Result<Made, Error> {
-    fold_wide(op, Wide { start: 1, ints: i64::wrapping_mul, floats: |a: f64, b: f64| a * b, complex: |a: C128, b: C128| a * b })
+    fold_wide(
+        op,
+        Wide {
+            start: 1,
+            ints: i64::wrapping_mul,
+            floats: |a: f64, b: f64| a * b,
+            complex: |a: C128, b: C128| a * b,
+        },
+    )
 }
 
 /// A fold in the widest type of each category.

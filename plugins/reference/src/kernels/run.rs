@@ -61,12 +61,8 @@ impl Kernel for Made {
     fn run(&self, call: &mut Call<'_>) -> Result<(), Error> {
         let numbers = (0..self.n_numbers).map(|slot| call.number(slot)).collect();
         let parts = call.parts();
-        let mut run = Run {
-            inputs: parts.inputs,
-            outputs: parts.outputs,
-            numbers,
-            threads: Threads(parts.parallel),
-        };
+        let mut run =
+            Run { inputs: parts.inputs, outputs: parts.outputs, numbers, threads: Threads(parts.parallel) };
         (self.body)(&mut run)
     }
 
@@ -331,7 +327,9 @@ impl Args for Op<'_> {
             Some(ArgRef::Float(v)) => Scalar::Float(v),
             Some(ArgRef::Bool(v)) => Scalar::Bool(v),
             Some(ArgRef::Complex(re, im)) => Scalar::Complex(re, im),
-            other => return Err(Error::invalid(format!("argument `{name}` is {other:?}; expected a number"))),
+            other => {
+                return Err(Error::invalid(format!("argument `{name}` is {other:?}; expected a number")));
+            }
         };
         Ok(Num::Known(known))
     }

@@ -149,15 +149,23 @@ impl Part {
     }
 
     /// The part, of as many elements as `lens`, of a tensor of `dims`.
-    fn choose(&self, run: &Run<'_, '_>, mut window: Window, dims: &[usize], lens: &[usize]) -> Result<Window, Error> {
+    fn choose(
+        &self,
+        run: &Run<'_, '_>,
+        mut window: Window,
+        dims: &[usize],
+        lens: &[usize],
+    ) -> Result<Window, Error> {
         for axis in 0..dims.len() {
             let (start, step, len) = (run.int(self.start[axis])?, self.step[axis], lens[axis]);
             let inside = usize::try_from(start).is_ok_and(|start| {
-                let last = (len.saturating_sub(1)).checked_mul(step).and_then(|reach| reach.checked_add(start));
+                let last =
+                    (len.saturating_sub(1)).checked_mul(step).and_then(|reach| reach.checked_add(start));
                 len == 0 || last.is_some_and(|last| last < dims[axis])
             });
             if !inside {
-                let what = format!("{len} elements from {start} in steps of {step}, axis {axis} has {}", dims[axis]);
+                let what =
+                    format!("{len} elements from {start} in steps of {step}, axis {axis} has {}", dims[axis]);
                 return Err(Error::invalid(what));
             }
             window = window.slice(axis, start as usize, len, step);
@@ -305,8 +313,16 @@ mod tests {
     #[test]
     fn views_choose_what_they_say() {
         let a = || counted(&[2, 3]);
-        gives(op("prims.transpose").tensor("a", a()).ints("permutation", &[1, 0]), &[3, 2], &[0, 3, 1, 4, 2, 5]);
-        gives(op("prims.reshape").tensor("a", a().transposed(0, 1)).ints("dims", &[6]), &[6], &[0, 3, 1, 4, 2, 5]);
+        gives(
+            op("prims.transpose").tensor("a", a()).ints("permutation", &[1, 0]),
+            &[3, 2],
+            &[0, 3, 1, 4, 2, 5],
+        );
+        gives(
+            op("prims.reshape").tensor("a", a().transposed(0, 1)).ints("dims", &[6]),
+            &[6],
+            &[0, 3, 1, 4, 2, 5],
+        );
         gives(op("prims.flip").tensor("a", a()).ints("axes", &[1]), &[2, 3], &[2, 1, 0, 5, 4, 3]);
         let spec = op("prims.broadcast_in_dim").tensor("a", counted(&[2, 1])).ints("dims", &[3, 2, 2]);
         gives(spec.ints("broadcast_dims", &[1, 2]), &[3, 2, 2], &[0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1]);
@@ -333,7 +349,9 @@ mod tests {
 
     #[test]
     fn a_part_is_replaced_also_in_place() {
-        let spec = op("prims.slice_scatter").tensor("a", counted(&[4])).tensor("src", Tensor::new(&[2], vec![9i64, 8]));
+        let spec = op("prims.slice_scatter")
+            .tensor("a", counted(&[4]))
+            .tensor("src", Tensor::new(&[2], vec![9i64, 8]));
         let spec = spec.ints("start", &[1]).ints("end", &[4]).ints("step", &[2]).output(Dtype::I64, &[4]);
         let in_place = RunOptions { in_place: true, ..RunOptions::default() };
         for options in [RunOptions::default(), in_place] {
@@ -344,13 +362,16 @@ mod tests {
 
     #[test]
     fn pieces_are_joined() {
-        let pieces = vec![Some(counted(&[2, 1])), Some(counted(&[2, 0])), Some(counted(&[2, 2]).transposed(0, 1))];
+        let pieces =
+            vec![Some(counted(&[2, 1])), Some(counted(&[2, 0])), Some(counted(&[2, 2]).transposed(0, 1))];
         gives(op("prims.cat").tensors("tensors", pieces).int("axis", 1), &[2, 3], &[0, 0, 2, 1, 1, 3]);
     }
 
     #[test]
     fn padding_crops_and_spreads() {
-        let pad = |config: Vec<i64>| op("prims.pad").tensor("a", counted(&[4])).int("value", 7).arg("config", Arg::Lists(vec![config]));
+        let pad = |config: Vec<i64>| {
+            op("prims.pad").tensor("a", counted(&[4])).int("value", 7).arg("config", Arg::Lists(vec![config]))
+        };
         gives(pad(vec![1, 2, 0]), &[7], &[7, 0, 1, 2, 3, 7, 7]);
         gives(pad(vec![-1, -1, 0]), &[2], &[1, 2]);
         gives(pad(vec![0, 1, 1]), &[8], &[0, 7, 1, 7, 2, 7, 3, 7]);

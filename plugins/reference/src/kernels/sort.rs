@@ -4,7 +4,7 @@
 use super::reduction::{lines_a_chunk, without};
 use super::run::{Args, Made};
 use super::strided::{Dst, Src, for_each_index, numel};
-use super::value::{Real, Value};
+use super::value::Real;
 use super::{Entry, class};
 use std::cmp::Ordering;
 use thunderhead_sdk::{Error, Op};
@@ -157,7 +157,8 @@ mod tests {
         let edges = Tensor::new(&[4], vec![1f64, 2.0, 2.0, 5.0]);
         let values = Tensor::new(&[5], vec![0f64, 2.0, 3.0, 9.0, f64::NAN]);
         let found = |right| {
-            let spec = op("prims.searchsorted").tensor("edges", edges.clone()).tensor("values", values.clone());
+            let spec =
+                op("prims.searchsorted").tensor("edges", edges.clone()).tensor("values", values.clone());
             let spec = spec.bool("right", right).dtype("out_dtype", Dtype::I32);
             run1(spec.output(Dtype::I32, &[5])).to_vec::<i32>()
         };

@@ -55,15 +55,8 @@ pub fn digamma(v: f64) -> f64 {
         x += 1.0;
     }
     let y = 1.0 / (x * x);
-    const TERMS: [f64; 7] = [
-        1.0 / 12.0,
-        -1.0 / 120.0,
-        1.0 / 252.0,
-        -1.0 / 240.0,
-        1.0 / 132.0,
-        -691.0 / 32760.0,
-        1.0 / 12.0,
-    ];
+    const TERMS: [f64; 7] =
+        [1.0 / 12.0, -1.0 / 120.0, 1.0 / 252.0, -1.0 / 240.0, 1.0 / 132.0, -691.0 / 32760.0, 1.0 / 12.0];
     let series = TERMS.iter().rev().fold(0.0, |sum, term| (sum + term) * y);
     shift + libm::log(x) - 0.5 / x - series
 }
@@ -283,7 +276,7 @@ mod tests {
     fn values_from_scipy_hold() {
         close(digamma(1.0), -0.577_215_664_901_532_9);
         close(digamma(-1.5), 0.703_156_640_645_243_2);
-        close(digamma(100.25), 4.602_668_766_325_43);
+        close(digamma(100.25), 4.602_671_243_274_712);
         close(zeta(2.0, 1.0), PI * PI / 6.0);
         close(zeta(4.0, 1.0), PI.powi(4) / 90.0);
         close(polygamma(1, 1.0), PI * PI / 6.0);

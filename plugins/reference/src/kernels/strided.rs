@@ -144,7 +144,8 @@ impl Window {
         };
         let (low, high) = (offset + reach(|s| s < 0), offset + reach(|s| s > 0));
         if numel(dims) > 0 && (low < 0 || high >= count || !self.is_dense()) {
-            let what = format!("elements {low} to {high} of a tensor of {count} dense elements are asked for");
+            let what =
+                format!("elements {low} to {high} of a tensor of {count} dense elements are asked for");
             return Err(Error::invalid(what));
         }
         Ok(Window { offset: self.offset + offset, dims: dims.into(), strides: strides.into() })

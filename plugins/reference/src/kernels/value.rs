@@ -612,7 +612,9 @@ complexes! {
 /// Division after scaling the divisor by its larger part, so that squares neither overflow nor vanish.
 pub fn divide(a: C128, b: C128) -> C128 {
     let scale = b.re.abs().max(b.im.abs());
-    if scale == 0.0 || !scale.is_finite() && (a.re.is_finite() && a.im.is_finite()) && !b.re.is_nan() && !b.im.is_nan() {
+    if scale == 0.0
+        || !scale.is_finite() && (a.re.is_finite() && a.im.is_finite()) && !b.re.is_nan() && !b.im.is_nan()
+    {
         // By zero: what the real divisions say. By infinity: zero.
         return if scale == 0.0 { C128::new(a.re / scale, a.im / scale) } else { C128::new(0.0, 0.0) };
     }

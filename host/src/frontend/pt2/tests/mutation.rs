@@ -9,7 +9,7 @@ use super::zip_writer::{Item, items, write};
 use super::{current_files, old_files};
 
 /// SplitMix64: enough randomness, and the same everywhere.
-pub(in super::super) struct Rng(pub u64);
+pub(in crate::frontend) struct Rng(pub u64);
 
 impl Rng {
     pub fn next(&mut self) -> u64 {
@@ -121,7 +121,7 @@ fn damaged_texts_do_no_harm() {
 }
 
 /// Replaces one number, string or bracket by another that is likely to hurt.
-pub(in super::super) fn mutate_token(json: &mut Vec<u8>, rng: &mut Rng) {
+pub(in crate::frontend) fn mutate_token(json: &mut Vec<u8>, rng: &mut Rng) {
     const NUMBERS: [&str; 10] = [
         "-1",
         "0",

@@ -10,7 +10,7 @@ use crate::memory::FileBytes;
 
 /// One entry as it is to be written. The lies are `None` where the truth is told.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Item {
+pub(in crate::frontend) struct Item {
     pub name: String,
     pub data: Vec<u8>,
     pub method: u16,
@@ -36,14 +36,14 @@ impl Item {
     }
 }
 
-pub(super) fn crc(data: &[u8]) -> u32 {
+pub(in crate::frontend) fn crc(data: &[u8]) -> u32 {
     let mut crc = Crc::new();
     crc.update(data);
     crc.sum()
 }
 
 /// The archive of `items`, data aligned to 64 bytes as PyTorch does.
-pub(super) fn write(items: &[Item]) -> Vec<u8> {
+pub(in crate::frontend) fn write(items: &[Item]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut directory = Vec::new();
     for item in items {
@@ -87,7 +87,7 @@ pub(super) fn write(items: &[Item]) -> Vec<u8> {
 }
 
 /// All entries of a good archive, to be changed and written again.
-pub(super) fn items(bytes: &[u8]) -> Vec<Item> {
+pub(in crate::frontend) fn items(bytes: &[u8]) -> Vec<Item> {
     let archive = Archive::read(FileBytes::from_vec(bytes.to_vec())).expect("a good archive");
     let mut names: Vec<&str> = archive.names().collect();
     names.sort_unstable();
@@ -102,7 +102,7 @@ pub(super) fn items(bytes: &[u8]) -> Vec<Item> {
 }
 
 /// A whole program with one parameter `w` of `len` bytes of zeros, written sparsely.
-pub(super) fn one_big_weight(mut file: &File, len: u64) -> io::Result<()> {
+pub(in crate::frontend) fn one_big_weight(mut file: &File, len: u64) -> io::Result<()> {
     let elements = len / 4;
     let meta = format!(
         r#"{{"dtype": 7, "sizes": [{{"as_int": {elements}}}], "requires_grad": true, "device": {{"type": "cpu", "index": null}}, "strides": [{{"as_int": 1}}], "storage_offset": {{"as_int": 0}}, "layout": 7}}"#

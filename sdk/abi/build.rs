@@ -12,6 +12,6 @@ fn main() {
         .ok()
         .and_then(|answer| String::from_utf8(answer.stdout).ok())
         .unwrap_or_default();
-    println!("cargo:rustc-env=THUNDERHEAD_SDK_TARGET={target}");
-    println!("cargo:rustc-env=THUNDERHEAD_SDK_RUSTC={}", version.trim());
+    println!("cargo:rustc-env=THUNDERHEAD_TARGET={target}");
+    println!("cargo:rustc-env=THUNDERHEAD_RUSTC={}", version.trim());
 }

@@ -1,0 +1,315 @@
+//! The command line's grammar: commands, options and their help. What a command does is in the file of its name.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs tensor programs through executors chosen by a TOML file.
+#[derive(Debug, Parser)]
+#[command(name = "thunderhead", version, max_term_width = 100, propagate_version = true)]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 other, 2 usage, 3 config, 4 plugin refused or failed to load, 5 op unclaimed, \
+6 expectation failed, 7 plugin failed, 8 numeric mismatch, 9 model file bad or unsupported, 10 inputs do not fit the model."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+}
+
+/// How things are said.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Output")]
+pub struct ScreenArgs {
+    /// Say more; twice, three times: debug, trace
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub verbose: u8,
+    /// Say only errors: no summary line, no warnings
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// When to use colour; the variable NO_COLOR is obeyed too
+    #[arg(long, global = true, value_enum, default_value_t = ColorWhen::Auto, value_name = "WHEN")]
+    pub color: ColorWhen,
+    /// Form of log lines on stderr
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORM")]
+    pub log_format: LogFormat,
+}
+
+/// When colour is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorWhen {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// What there is to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a model once
+    Run(RunArgs),
+    /// Print a program at one stage of its life, in the text form of traces
+    Trace(TraceArgs),
+    /// Say who takes each op, and why the others do not
+    Explain(ExplainArgs),
+    /// Say what would run, without running: executors, copies, memory; or compare two such plans
+    Plan(PlanArgs),
+    /// Look at plugins
+    Plugins {
+        #[command(subcommand)]
+        command: PluginsCommand,
+    },
+    /// Look at the config
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Check the installation: folders, plugins, libraries, self-tests
+    Doctor(DoctorArgs),
+    /// List the ops that programs are made of
+    Ops(OpsArgs),
+    /// Write a completion script for a shell to stdout
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Which config, and what is changed of it.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Executors")]
+pub struct ConfigArgs {
+    /// A config file, or the name of a preset
+    #[arg(long, value_name = "FILE|PRESET")]
+    pub config: Option<String>,
+    /// The executors to ask, in this order, instead of the config's; all of them are required
+    #[arg(long, value_name = "A,B,C")]
+    pub executors: Option<String>,
+    /// Set an option of an executor
+    #[arg(long, value_name = "EXECUTOR.OPTION=VALUE")]
+    pub set: Vec<String>,
+    /// Threads to use; 0: one a core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub threads: Option<u32>,
+}
+
+/// Which model, and what it is run on.
+#[derive(Debug, Clone, Args)]
+pub struct ModelArgs {
+    /// A `.pt2` that PyTorch exported, or a `.trace`
+    pub model: PathBuf,
+    /// Parameters, buffers and constants by name, from a `.pt2` or safetensors; replaces the model's
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Seed of random ops, and of inputs that are not given
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+}
+
+/// The inputs of a model; their sizes decide what is planned.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Inputs and outputs")]
+pub struct InputArgs {
+    /// Inputs as safetensors (`in0`, `in1`, … or the model's names), or as JSON for those that are no tensors.
+    /// Missing: filled from the seed
+    #[arg(long, value_name = "FILE")]
+    pub inputs: Vec<PathBuf>,
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Where to write the outputs, as safetensors `out0`, `out1`, …
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Compare the outputs with this file; exit code 8 if they differ
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<PathBuf>,
+    /// Relative tolerance of --expect; absent: by dtype, 1e-8 f64, 1e-4 f32, 1e-2 f16, 2e-2 bf16
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance of --expect; absent: as --rtol
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    pub atol: Option<f64>,
+    /// State before the run, as --state-out writes it
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Where to write the state after the run: buffers by name, written inputs as `in0`, …
+    #[arg(long, value_name = "FILE")]
+    pub state_out: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value >= 0.0 => Ok(value),
+        _ => Err("expected a number from 0 on".to_owned()),
+    }
+}
+
+/// A stage at which a trace can be printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StageArg {
+    /// As imported
+    Acquired,
+    /// After the passes, each op with its executor
+    Claimed,
+    /// As it will run
+    Execution,
+}
+
+/// `trace`
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// The stage
+    #[arg(long, value_enum, default_value_t = StageArg::Acquired)]
+    pub stage: StageArg,
+    /// Levels of decomposition to print; absent: all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub depth: Option<u32>,
+    /// Print notes: nodes of the model, source lines
+    #[arg(long)]
+    pub notes: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Only ops whose names match
+    #[arg(long, value_name = "GLOB")]
+    pub op: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plan`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct PlanArgs {
+    /// Compare two plans that `plan -o` wrote
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["model", "output"])]
+    pub diff: Option<Vec<PathBuf>>,
+    /// A `.pt2` or a `.trace`
+    #[arg(required_unless_present = "diff")]
+    pub model: Option<PathBuf>,
+    /// Parameters, buffers and constants by name; replaces the model's
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Seed of inputs that are not given
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Where to write the plan as JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `plugins …`
+#[derive(Debug, Subcommand)]
+pub enum PluginsCommand {
+    /// All plugins that were found, and whether they are used
+    List {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read one file without loading it: probe, manifest, what it needs
+    Inspect {
+        /// A plugin file; it may be for another machine
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the digests of the plugins in use, as the config's `[plugins.sha256]`
+    Lock {
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+}
+
+/// `config …`
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Report everything that is wrong with the config
+    Check {
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+    /// Print the config as it is understood, each value with where it came from
+    Show {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ops`
+#[derive(Debug, Args)]
+pub struct OpsArgs {
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub md: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,72 @@
+//! Exit codes. Each is a contract: never renumbered, never reused. What means which is the one match below.
+
+use std::process::ExitCode;
+
+use thunderhead::Error;
+use thunderhead::claim::ClaimError;
+use thunderhead::plan::PlanError;
+use thunderhead::run::{CompileError, RunError};
+
+use super::failure::Failure;
+
+/// Why the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Ok = 0,
+    Other = 1,
+    Usage = 2,
+    Config = 3,
+    PluginLoad = 4,
+    Unclaimed = 5,
+    Expectation = 6,
+    PluginFailed = 7,
+    Mismatch = 8,
+    Model = 9,
+    Inputs = 10,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+impl Failure {
+    /// The exit code that this failure is.
+    pub fn exit(&self) -> Exit {
+        let error = match self {
+            Failure::Host(error) => error,
+            Failure::Usage { .. } => return Exit::Usage,
+            Failure::Mismatch { .. } => return Exit::Mismatch,
+            Failure::Fill { .. } => return Exit::Inputs,
+            Failure::Doctor { config: true, .. } => return Exit::Config,
+            Failure::Doctor { config: false, .. } => return Exit::PluginLoad,
+            Failure::Read { .. } | Failure::Write { .. } | Failure::PlanFile { .. } => return Exit::Other,
+        };
+        match error {
+            Error::Config(_) => Exit::Config,
+            Error::Load(_) => Exit::PluginLoad,
+            Error::Model(_) | Error::Trace(_) => Exit::Model,
+            Error::TensorFile(_) | Error::Input(_) | Error::Named(_) | Error::State(_) => Exit::Inputs,
+            Error::Expectation(_) => Exit::Expectation,
+            Error::Compile(error) => match &**error {
+                CompileError::Claim(ClaimError::Unclaimed { .. }) => Exit::Unclaimed,
+                CompileError::Claim(_) => Exit::Model,
+                CompileError::Plan(PlanError::Make(_)) => Exit::PluginFailed,
+                CompileError::Plan(PlanError::NotLoaded { .. }) => Exit::PluginLoad,
+                CompileError::Plan(PlanError::Refused { .. }) => Exit::Unclaimed,
+                CompileError::Plan(PlanError::Trace(_)) => Exit::Model,
+                CompileError::Plan(PlanError::Size { .. }) => Exit::Inputs,
+                CompileError::Plan(_) => Exit::Other,
+                CompileError::Guard(_) | CompileError::Input(_) => Exit::Inputs,
+            },
+            Error::Run(error) => match &**error {
+                RunError::Fault(_) => Exit::PluginFailed,
+                RunError::Check(_) => Exit::Inputs,
+                _ => Exit::Other,
+            },
+            _ => Exit::Other,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `thunderhead explain`: who takes each op, who was asked before, and why those do not take it.
+
+use serde_json::json;
+use thunderhead::plan::{PlanFile, PlannedOp};
+use thunderhead_manifest::Glob;
+
+use super::args::ExplainArgs;
+use super::failure::Failure;
+use super::program::Opened;
+use super::render::{Paint, Screen};
+
+pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
+    let opened = Opened::new(&args.model, &args.inputs, screen)?;
+    let plan = opened.plan()?;
+    let glob = args.op.as_deref().map(Glob::new);
+    let ops: Vec<&PlannedOp> = shown(&plan, glob.as_ref()).collect();
+    if args.json {
+        let skipped = opened.skipped_likes();
+        return screen.data(&format!("{:#}\n", json!({ "ops": ops, "like_not_found": skipped })));
+    }
+    let mut text: String = ops.iter().map(|op| entry(op, screen.out)).collect();
+    for (who, like) in opened.skipped_likes() {
+        text.push_str(&format!("`{who}` is like `{like}`, which no plugin brings: left out\n"));
+    }
+    screen.data(&text)
+}
+
+fn shown<'p>(plan: &'p PlanFile, glob: Option<&Glob>) -> impl Iterator<Item = &'p PlannedOp> {
+    plan.ops.iter().filter(move |op| glob.is_none_or(|glob| glob.matches(&op.op)))
+}
+
+/// The op and its owner on a line, a line for each refusal below it; parts stand below what they are parts of.
+fn entry(op: &PlannedOp, paint: Paint) -> String {
+    let indent = "    ".repeat(op.depth as usize);
+    let owner = match &op.executor {
+        Some(executor) => paint.good(&format!("@{executor}")),
+        None => paint.dim("taken apart"),
+    };
+    let opaque = if op.opaque { "  opaque" } else { "" };
+    let at = if op.at == op.id || op.at.is_empty() { String::new() } else { format!("  ({})", op.at) };
+    let mut text = format!("{indent}{}  {}  {owner}{opaque}{}\n", op.id, op.op, paint.dim(&at));
+    let names = op.refusals.iter().map(|refusal| refusal.executor.len()).max().unwrap_or(0);
+    let codes = op.refusals.iter().map(|refusal| refusal.code.len()).max().unwrap_or(0);
+    for refusal in &op.refusals {
+        let at = refusal.at.as_ref().map(|at| format!(" [{at}]")).unwrap_or_default();
+        let (who, code, sentence) = (&refusal.executor, &refusal.code, &refusal.sentence);
+        text.push_str(&format!("{indent}    {who:<names$}  {code:<codes$}  {sentence}{at}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thunderhead::plan::PlannedRefusal;
+
+    #[test]
+    fn refusals_stand_below_their_op() {
+        let refusal = |executor: &str, code: &str, sentence: &str, at: Option<&str>| PlannedRefusal {
+            executor: executor.to_owned(),
+            code: code.to_owned(),
+            sentence: sentence.to_owned(),
+            at: at.map(str::to_owned),
+        };
+        let op = PlannedOp {
+            id: "att/0".to_owned(),
+            op: "prims.exp".to_owned(),
+            at: "att".to_owned(),
+            depth: 1,
+            executor: Some("reference".to_owned()),
+            region: None,
+            opaque: false,
+            refusals: vec![
+                refusal("sdpa", "claim::op_unknown", "not in its manifest", None),
+                refusal("acme_blas", "acme::rank", "too many dims", Some("input 0")),
+            ],
+        };
+        let expected = "    att/0  prims.exp  @reference  (att)
+        sdpa       claim::op_unknown  not in its manifest
+        acme_blas  acme::rank         too many dims [input 0]
+";
+        assert_eq!(entry(&op, Paint::PLAIN), expected);
+    }
+}

@@ -1,0 +1,70 @@
+//! What can go wrong in a command itself, beside the library's own errors.
+
+use std::io;
+use std::path::Path;
+
+use miette::Diagnostic;
+use thiserror::Error;
+
+/// Why a command ends early.
+#[derive(Debug, Error, Diagnostic)]
+pub enum Failure {
+    /// The library's error.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Host(#[from] thunderhead::Error),
+
+    /// A file that was named on the command line cannot be read.
+    #[error("cannot read `{path}`: {reason}")]
+    #[diagnostic(code(cli::unreadable), help("check the path and the permissions"))]
+    Read { path: String, reason: String },
+
+    /// A file cannot be written.
+    #[error("cannot write `{path}`: {reason}")]
+    #[diagnostic(code(cli::unwritable), help("check the folder, the permissions and the space left"))]
+    Write { path: String, reason: String },
+
+    /// A file given to `plan --diff` is no plan, or one of another version.
+    #[error("`{path}` is not a plan: {reason}")]
+    #[diagnostic(code(cli::plan_file), help("write plans with `thunderhead plan MODEL -o FILE`"))]
+    PlanFile { path: String, reason: String },
+
+    /// The outputs differ from those expected by more than the tolerances allow.
+    #[error("{n_differing} of {n_compared} outputs differ from `{path}`")]
+    #[diagnostic(code(cli::mismatch), help("{worst}"))]
+    Mismatch { path: String, n_differing: usize, n_compared: usize, worst: String },
+
+    /// Inputs of the model's sizes cannot be made.
+    #[error("inputs cannot be filled from a seed: {reason}")]
+    #[diagnostic(code(cli::fill), help("give inputs with --inputs"))]
+    Fill { reason: String },
+
+    /// `doctor` found what keeps this installation from working. What it was is on stdout.
+    #[error("{n_bad} of the things looked at are bad")]
+    #[diagnostic(code(cli::doctor))]
+    Doctor { n_bad: usize, config: bool },
+
+    /// Arguments that are each well formed, but not together.
+    #[error("{message}")]
+    #[diagnostic(code(cli::usage), help("{advice}"))]
+    Usage { message: String, advice: String },
+}
+
+impl Failure {
+    /// A file that cannot be written.
+    pub fn write(path: &Path, error: &io::Error) -> Failure {
+        Failure::Write { path: path.display().to_string(), reason: error.to_string() }
+    }
+}
+
+impl From<thunderhead::TensorFileError> for Failure {
+    fn from(error: thunderhead::TensorFileError) -> Failure {
+        Failure::Host(error.into())
+    }
+}
+
+impl From<thunderhead::loader::LoadError> for Failure {
+    fn from(error: thunderhead::loader::LoadError) -> Failure {
+        Failure::Host(error.into())
+    }
+}

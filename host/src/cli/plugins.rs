@@ -1,0 +1,182 @@
+//! `thunderhead plugins`: what was found, what one file is, and the pins of those in use. Nothing is loaded but by
+//! `list`, which says what came of it.
+
+use std::path::Path;
+
+use serde_json::json;
+use thunderhead::loader::{Inspection, inspect};
+use thunderhead_manifest::{ExecutorDecl, Manifest};
+
+use super::args::{ConfigArgs, PluginsCommand};
+use super::failure::Failure;
+use super::program::open_host;
+use super::render::Screen;
+use super::render::table::Table;
+
+pub fn run(command: &PluginsCommand, screen: &Screen) -> Result<(), Failure> {
+    match command {
+        PluginsCommand::List { config, json } => list(config, *json, screen),
+        PluginsCommand::Inspect { file, json } => inspect_file(file, *json, screen),
+        PluginsCommand::Lock { config } => lock(config, screen),
+    }
+}
+
+/// An executor is a line; files that are no plugins come after them.
+fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure> {
+    let host = open_host(config, screen)?;
+    let state = |name: &str| -> String {
+        if let Some(refused) = host.refused().iter().find(|refused| refused.name == name) {
+            return format!("refused: {}", refused.error.code_text());
+        }
+        let order = host.config().order.iter().position(|executor| executor.value == name);
+        match order {
+            Some(i) => format!("in use, number {}", i + 1),
+            None if host.executor(name).is_some() => "loaded".to_owned(),
+            None => "not used".to_owned(),
+        }
+    };
+    let found = host.found();
+    if json {
+        let plugins = found.plugins.iter().map(|plugin| {
+            let executors = plugin.manifest.executors.iter();
+            let executors =
+                executors.map(|e| json!({ "name": e.name, "kind": e.kind, "state": state(&e.name) }));
+            json!({
+                "id": plugin.manifest.id,
+                "version": plugin.manifest.version,
+                "path": plugin.path,
+                "same": plugin.same,
+                "executors": executors.collect::<Vec<_>>(),
+                "manifest": plugin.manifest,
+            })
+        });
+        let skipped = found.skipped.iter().map(|skipped| {
+            json!({ "path": skipped.path, "code": skipped.error.code_text(), "why": skipped.error.to_string() })
+        });
+        let value = json!({ "plugins": plugins.collect::<Vec<_>>(), "skipped": skipped.collect::<Vec<_>>() });
+        return screen.data(&format!("{value:#}\n"));
+    }
+    let mut table = Table::new(&["EXECUTOR", "KIND", "STATE", "PLUGIN", "VERSION", "FILE"]);
+    for plugin in &found.plugins {
+        for executor in &plugin.manifest.executors {
+            let (id, version) = (plugin.manifest.id.clone(), plugin.manifest.version.clone());
+            let file = plugin.path.display().to_string();
+            table.row([
+                executor.name.clone(),
+                executor.kind.to_string(),
+                state(&executor.name),
+                id,
+                version,
+                file,
+            ]);
+        }
+    }
+    let mut text = table.render(screen);
+    for skipped in found.skipped.iter().filter(|skipped| skipped.named) {
+        text.push_str(&format!("\n{} [{}]\n", skipped.error, skipped.error.code_text()));
+    }
+    screen.data(&text)
+}
+
+fn inspect_file(file: &Path, json: bool, screen: &Screen) -> Result<(), Failure> {
+    let inspection = inspect(file)?;
+    if json {
+        let value = serde_json::to_value(&inspection).expect("an inspection is plain data");
+        return screen.data(&format!("{value:#}\n"));
+    }
+    screen.data(&inspected(&inspection, screen))
+}
+
+fn inspected(inspection: &Inspection, screen: &Screen) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            text.push_str(&format!("{}  {value}\n", screen.out.label(&format!("{name:<12}"))));
+        }
+    };
+    line("file", &inspection.path.display().to_string());
+    line("sha256", &inspection.sha256);
+    line("machine", &inspection.architecture);
+    match &inspection.probe {
+        Some(probe) => {
+            line("ABI", &format!("{}.{}", probe.abi_major, probe.abi_minor));
+            line("target", &probe.target);
+            line("panics", probe.panics.name());
+            line("SDK", &probe.sdk_version);
+            line("compiler", &probe.compiler);
+        }
+        None => line("probe", "none that can be read"),
+    }
+    line("doors", &inspection.doors.join(", "));
+    line("libraries", &inspection.needed.join(", "));
+    if let Some(manifest) = &inspection.manifest {
+        manifest_lines(manifest, &mut line);
+        manifest.executors.iter().for_each(|executor| executor_lines(executor, &mut line));
+    }
+    if inspection.obstacles.is_empty() {
+        line("verdict", "nothing here keeps this host from loading it");
+    }
+    for obstacle in &inspection.obstacles {
+        line("obstacle", &format!("[{}] {}", obstacle.code, obstacle.message));
+        line("  help", &obstacle.help);
+    }
+    text
+}
+
+fn manifest_lines(manifest: &Manifest, line: &mut impl FnMut(&str, &str)) {
+    line("plugin", &format!("{} {}", manifest.id, manifest.version));
+    let about = [&manifest.vendor, &manifest.license, &manifest.url];
+    line("about", &about.into_iter().flatten().cloned().collect::<Vec<_>>().join(", "));
+    line("IR", &manifest.ir.to_string());
+    line("needs", &joined(&manifest.needs));
+    line("uses", &joined(&manifest.uses));
+    let version = |version: &Option<String>| version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
+    let declared =
+        manifest.libraries.iter().map(|library| format!("{}{}", library.name, version(&library.version)));
+    line("declares", &declared.collect::<Vec<_>>().join(", "));
+    line("process-wide", &manifest.process_wide.join(", "));
+}
+
+fn executor_lines(executor: &ExecutorDecl, line: &mut impl FnMut(&str, &str)) {
+    line("executor", &format!("{} ({}), label {}", executor.name, executor.kind, executor.label));
+    line("  like", &executor.like.join(", "));
+    let former = executor.aliases.iter().map(|alias| alias.name.clone());
+    line("  formerly", &former.collect::<Vec<_>>().join(", "));
+    for claim in &executor.claims {
+        let limits = [
+            claim.dtypes.as_ref().map(|dtypes| format!("dtypes {}", dtypes.join(" "))),
+            Some(format!("devices {}", claim.devices.join(" "))),
+            claim.ranks.map(|(lowest, highest)| format!("{lowest} to {highest} dims")),
+            Some(format!("layout {}", claim.layout)),
+            claim.check.then(|| "asks check_op".to_owned()),
+        ];
+        let limits = limits.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        line("  claims", &format!("{} ({limits})", joined(&claim.ops)));
+    }
+    for (name, option) in &executor.options {
+        line("  option", &format!("{name} = {} ({}) {}", option.default, option.kind, option.doc));
+    }
+}
+
+fn joined<T: ToString>(items: &[T]) -> String {
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The digests of plugin files that the config loads, ready to be put into it.
+fn lock(config: &ConfigArgs, screen: &Screen) -> Result<(), Failure> {
+    let host = open_host(config, screen)?;
+    let mut text = String::from("[plugins.sha256]\n");
+    let mut n_pinned = 0;
+    for plugin in host.found().plugins.iter().filter(|plugin| plugin.path.is_file()) {
+        let used = plugin.manifest.executors.iter().any(|executor| host.executor(&executor.name).is_some());
+        if used {
+            let digest = thunderhead::loader::trust::sha256(&plugin.path)?;
+            text.push_str(&format!("{} = \"{digest}\"  # {}\n", plugin.manifest.id, plugin.manifest.version));
+            n_pinned += 1;
+        }
+    }
+    if n_pinned == 0 {
+        screen.say("no plugin file is in use: there is nothing to pin");
+    }
+    screen.data(&text)
+}

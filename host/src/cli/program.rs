@@ -1,0 +1,205 @@
+//! What most commands begin with: the host, the program, its inputs, a session.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
+use thunderhead::ir::Type;
+use thunderhead::plan::PlanFile;
+use thunderhead::run::Compiled;
+use thunderhead::tensor_files::read_inputs;
+use thunderhead::{Error, Host, HostOptions, Look, Program, Session, Value, look};
+
+use super::args::{ConfigArgs, InputArgs, ModelArgs};
+use super::failure::Failure;
+use super::fill::{Bits, filled, size_of};
+use super::log;
+use super::render::summary::Summary;
+use super::render::{Screen, diagnostic};
+
+/// Reads the config and all manifests, and says what was noticed. Nothing is loaded.
+pub fn look_around(args: &ConfigArgs) -> Result<Look, Failure> {
+    let start = match &args.config {
+        Some(name) => Start::Named(name.clone()),
+        None => Start::Search,
+    };
+    let overlay = Overlay { executors: args.executors.clone(), set: args.set.clone(), threads: args.threads };
+    Ok(look(&HostOptions { start, overlay, ..HostOptions::default() })?)
+}
+
+/// The config that the arguments mean; what was noticed in it is said.
+pub fn look_at_config(args: &ConfigArgs, screen: &Screen) -> Result<(Resolved, Vec<Notice>), Failure> {
+    let (resolved, notices) = look_around(args)?.resolved()?.clone();
+    notices.iter().for_each(|notice| warn(notice, screen));
+    Ok((resolved, notices))
+}
+
+/// A host with the executors of the config loaded; what was left out is said.
+pub fn open_host(args: &ConfigArgs, screen: &Screen) -> Result<Host, Failure> {
+    load(usable(args, screen)?, screen)
+}
+
+/// A config that can be used.
+fn usable(args: &ConfigArgs, screen: &Screen) -> Result<Look, Failure> {
+    let look = look_around(args)?;
+    let sources: Vec<&str> = look.chain.sources().map(|source| source.name()).collect();
+    screen.detail(&format!("config: {}", sources.join(", based on ")));
+    let (resolved, notices) = look.resolved()?;
+    log::install(resolved, screen);
+    notices.iter().for_each(|notice| warn(notice, screen));
+    Ok(look)
+}
+
+fn load(look: Look, screen: &Screen) -> Result<Host, Failure> {
+    let host = look.load()?;
+    let takes_over = match host.config().last_resort.value {
+        LastResort::Reference => {
+            "; what it would take falls to the next in the order, at last to `reference`"
+        }
+        LastResort::None => "",
+    };
+    for refused in host.refused() {
+        // A preset names who may well be missing: said in a line, not as an alarm.
+        let (name, error) = (&refused.name, &refused.error);
+        let note = screen.err.warning("note");
+        screen.say(&format!("{note}: executor `{name}` is left out: {error}{takes_over}"));
+    }
+    for skipped in host.found().skipped.iter().filter(|skipped| skipped.named) {
+        warn(&skipped.error, screen);
+    }
+    Ok(host)
+}
+
+fn warn(diagnostic: &dyn miette::Diagnostic, screen: &Screen) {
+    screen.say(diagnostic::warning(diagnostic, screen.err).trim_end());
+}
+
+/// Opens the model, with other weights if they are given; what is odd about it is said.
+pub fn open_program(args: &ModelArgs, screen: &Screen) -> Result<Program, Failure> {
+    let mut program = Program::open(&args.model)?;
+    if let Some(weights) = &args.weights {
+        program = program.with_weights(weights)?;
+    }
+    for warning in program.warnings() {
+        screen.say(&format!("{}: {warning}", screen.err.warning("note")));
+    }
+    Ok(program)
+}
+
+/// A program ready to be compiled and run on inputs.
+pub struct Opened {
+    pub host: Host,
+    pub session: Session,
+    pub inputs: Vec<Value>,
+}
+
+impl Opened {
+    /// Model, config and inputs are looked at, in this order, before any plugin is loaded.
+    pub fn new(model: &ModelArgs, inputs: &InputArgs, screen: &Screen) -> Result<Opened, Failure> {
+        let program = open_program(model, screen)?;
+        let look = usable(&model.config, screen)?;
+        let values = arranged(&program, &inputs.inputs, model.seed, screen)?;
+        let host = load(look, screen)?;
+        let seed = model.seed.cast_signed();
+        let session = host.compile_seeded(&program, seed)?;
+        Ok(Opened { host, session, inputs: values })
+    }
+
+    /// The program compiled for the inputs.
+    pub fn compiled(&self) -> Result<Arc<Compiled>, Error> {
+        self.session.compiled(&self.inputs)
+    }
+
+    /// The plan for the inputs.
+    pub fn plan(&self) -> Result<PlanFile, Error> {
+        self.session.plan(&self.inputs)
+    }
+
+    /// What a run of it was.
+    pub fn summary(&self, compile: Duration, run: Duration) -> Result<Summary, Error> {
+        let plan = self.plan()?;
+        Ok(Summary {
+            ops_by_executor: plan.ops_by_executor,
+            n_regions: 0,
+            n_copies: plan.copies.len(),
+            copied_bytes: plan.copies.iter().map(|copy| copy.bytes).sum(),
+            refused: self.host.refused().iter().map(|refused| refused.name.clone()).collect(),
+            run,
+            compile,
+            peak_bytes: plan.arena_bytes + plan.output_bytes,
+        })
+    }
+
+    /// Names of `like` that no plugin brings.
+    pub fn skipped_likes(&self) -> Vec<(String, String)> {
+        self.host.skipped_likes()
+    }
+}
+
+/// The inputs of the files; with no file at all, all of them from the seed, which is said.
+fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) -> Result<Vec<Value>, Failure> {
+    let mut given: BTreeMap<String, Value> = BTreeMap::new();
+    for file in files {
+        for (name, value) in read_inputs(file)? {
+            if given.insert(name.clone(), value).is_some() {
+                let message = format!("input `{name}` is in two of the files");
+                let advice = format!("leave it out of {} or of another", file.display());
+                return Err(Failure::Usage { message, advice });
+            }
+        }
+    }
+    if !files.is_empty() {
+        return Ok(program.arrange(given, &mut |_, _| None)?);
+    }
+    let sizes: BTreeMap<_, _> =
+        program.module().dims.iter().map(|decl| (decl.symbol, size_of(decl))).collect();
+    let mut said = Vec::new();
+    let mut fault = None;
+    let values = program.arrange(given, &mut |i, ty| {
+        let dims = concrete(ty, &|symbol| sizes.get(&symbol).copied())?;
+        match filled(ty, &dims, &mut Bits::new(seed, i)) {
+            Ok(value) => {
+                said.push(described(&value));
+                Some(value)
+            }
+            Err(error) => {
+                fault = Some(error);
+                None
+            }
+        }
+    });
+    if let Some(error) = fault {
+        return Err(Failure::Fill { reason: error.to_string() });
+    }
+    let values = values?;
+    if !said.is_empty() {
+        screen.say(&format!("no --inputs: filled from seed {seed}: {}", said.join(", ")));
+    }
+    Ok(values)
+}
+
+/// The dims of a tensor type with these sizes; empty for numbers. `None` where a size has no value.
+fn concrete(ty: &Type, size: &dyn Fn(thunderhead::ir::Symbol) -> Option<i64>) -> Option<Vec<i64>> {
+    match ty {
+        Type::Tensor(tensor) => tensor.dims.iter().map(|dim| dim.eval(&|symbol| size(symbol))).collect(),
+        Type::Number(_) => Some(Vec::new()),
+    }
+}
+
+fn described(value: &Value) -> String {
+    match value {
+        Value::Tensor(tensor) => super::compare::described(tensor),
+        Value::Int(int) => int.to_string(),
+        Value::Float(float) => format!("{float:?}"),
+        Value::Bool(flag) => flag.to_string(),
+        other => other.kind().to_owned(),
+    }
+}
+
+/// `in0`, `in1`, …: what names a file's tensors that are inputs.
+pub fn is_input_name(name: &str) -> bool {
+    name.strip_prefix("in")
+        .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+}

@@ -1,0 +1,81 @@
+//! The one line that every run ends with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::units::{bytes, count, time};
+
+/// What a run was.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Ops that each executor ran, `host` included.
+    pub ops_by_executor: BTreeMap<String, usize>,
+    pub n_regions: usize,
+    pub n_copies: usize,
+    pub copied_bytes: u64,
+    /// Plugins that were wanted and could not be used.
+    pub refused: Vec<String>,
+    /// Of the run itself.
+    #[serde(serialize_with = "as_ns", rename = "run_ns")]
+    pub run: Duration,
+    /// Of claiming, planning and making kernels.
+    #[serde(serialize_with = "as_ns", rename = "compile_ns")]
+    pub compile: Duration,
+    /// Arena and outputs.
+    pub peak_bytes: u64,
+}
+
+fn as_ns<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl Summary {
+    /// `13 ops (pytorch 12, host 1), 0 regions, 1 copy of 4.0 KiB, no plugin refused, 1.2 ms (compiled in 3.4 ms), peak 12.0 KiB`
+    pub fn line(&self) -> String {
+        // Who did most comes first.
+        let mut by: Vec<_> = self.ops_by_executor.iter().collect();
+        by.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
+        let by: Vec<String> = by.into_iter().map(|(name, n)| format!("{name} {n}")).collect();
+        let ops = count(self.ops_by_executor.values().sum(), "op");
+        let copies = match self.n_copies {
+            0 => "no copies".to_owned(),
+            n => format!("{} of {}", count(n, "copy"), bytes(self.copied_bytes)),
+        };
+        let refused = match self.refused.as_slice() {
+            [] => "no plugin refused".to_owned(),
+            names => format!("{} refused ({})", count(names.len(), "plugin"), names.join(", ")),
+        };
+        format!(
+            "{ops} ({}), {}, {copies}, {refused}, {} (compiled in {}), peak {}",
+            by.join(", "),
+            count(self.n_regions, "region"),
+            time(self.run),
+            time(self.compile),
+            bytes(self.peak_bytes)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_has_everything() {
+        let summary = Summary {
+            ops_by_executor: BTreeMap::from([("host".to_owned(), 3), ("pytorch".to_owned(), 12)]),
+            n_regions: 0,
+            n_copies: 1,
+            copied_bytes: 4096,
+            refused: vec!["acme-blas".to_owned()],
+            run: Duration::from_micros(1200),
+            compile: Duration::from_micros(3400),
+            peak_bytes: 12 << 10,
+        };
+        let expected = "15 ops (pytorch 12, host 3), 0 regions, 1 copy of 4.0 KiB, 1 plugin refused (acme-blas), \
+                        1.2 ms (compiled in 3.4 ms), peak 12.0 KiB";
+        assert_eq!(summary.line(), expected);
+    }
+}

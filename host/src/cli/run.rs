@@ -1,0 +1,64 @@
+//! `thunderhead run`: the model once, on inputs given or filled; outputs printed, written, compared; state carried.
+
+use std::time::Instant;
+
+use serde_json::json;
+use thunderhead::tensor_files::{read_tensors, write_tensors};
+
+use super::args::RunArgs;
+use super::compare::Tolerance;
+use super::failure::Failure;
+use super::outputs::{Compared, Outputs, mismatch, verdict_line};
+use super::program::{Opened, is_input_name};
+use super::render::Screen;
+use super::render::progress::Progress;
+
+pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
+    let opened = Opened::new(&args.model, &args.inputs, screen)?;
+    if let Some(path) = &args.state {
+        let mut state = read_tensors(path)?;
+        // Written inputs stand in the file as they were afterwards; the next run gets its own.
+        state.retain(|name, _| !is_input_name(name));
+        opened.session.set_state(&state)?;
+    }
+    let begun = Instant::now();
+    let progress = Progress::start("compiling", screen);
+    opened.compiled()?;
+    drop(progress);
+    let compile = begun.elapsed();
+    let begun = Instant::now();
+    let progress = Progress::start("running", screen);
+    let (values, written) = opened.session.run_written(&opened.inputs)?;
+    drop(progress);
+    let run = begun.elapsed();
+
+    let outputs = Outputs::new(values);
+    if let Some(path) = &args.output {
+        outputs.write(path, screen)?;
+    }
+    if let Some(path) = &args.state_out {
+        let mut state: Vec<_> = opened.session.state()?.into_iter().collect();
+        state.extend(written.into_iter().map(|(name, tensor)| (name.to_string(), tensor)));
+        write_tensors(path, &state).map_err(|error| Failure::write(path, &error))?;
+    }
+    let tolerance = Tolerance { rtol: args.rtol, atol: args.atol };
+    let compared: Vec<Compared> = match &args.expect {
+        Some(path) => outputs.compare(path, tolerance, screen)?,
+        None => Vec::new(),
+    };
+    let summary = opened.summary(compile, run)?;
+    if args.json {
+        let report = json!({ "outputs": outputs.json(&compared), "summary": summary });
+        screen.data(&format!("{report:#}\n"))?;
+    } else {
+        screen.data(&outputs.words(&compared, screen))?;
+    }
+    if let Some(path) = &args.expect {
+        screen.say(&verdict_line(&compared, path, screen.err));
+    }
+    screen.say(&summary.line());
+    match &args.expect {
+        Some(path) => mismatch(&compared, path),
+        None => Ok(()),
+    }
+}

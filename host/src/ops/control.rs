@@ -1,0 +1,272 @@
+//! Checks of the model, nested traces, and what is only text or lives only inside autodiff.
+//!
+//! The host runs control flow itself; a branch is a trace of its own, which an op's rules cannot see from here, so the
+//! result types of those calls are the recorded ones.
+
+use super::aten::{Aten, AtenCall, Import};
+use super::build::{Builder, Operand};
+use super::meta::show;
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
+use crate::ir::{Arg, Dtype, Type};
+
+/// Every op of this family.
+pub static OPS: &[&Op] = &[
+    &CHECK,
+    &COMMENT,
+    &COND,
+    &GET_GRAD,
+    &PUT_GRAD,
+    &RETURN,
+    &WHILE_LOOP,
+    &TORCH_ASSERT_ASYNC,
+    &TORCH_ASSERT_TENSOR_METADATA,
+    &TORCH_AUTOCAST,
+    &TORCH_CHECKPOINT,
+    &TORCH_COND,
+    &TORCH_SET_GRAD_ENABLED,
+    &TORCH_WHILE_LOOP,
+];
+
+const HOST: Op = Op { traits: Traits::HOST.and(Traits::EFFECT), ..Op::BASE };
+const NESTED: Op = Op { meta: Meta::Fn(recorded), traits: Traits::HOST, ..Op::BASE };
+const INLINED: Op = Op { meta: Meta::Fn(recorded), ..Op::BASE };
+
+pub static CHECK: Op = Op {
+    name: "prims.check",
+    doc: "An assert of the model: an error with the message where `cond` is false. Never removed.",
+    schema: "(cond: num|Tensor<b>, message: str) -> ()",
+    meta: Meta::Fn(check_meta),
+    host: Some(HostOp::Check),
+    samples: &[Sample("true, message=\"holds\""), Sample("bool[], message=\"may not hold\"")],
+    ..HOST
+};
+
+pub static COMMENT: Op = Op {
+    name: "prims.comment",
+    doc: "In text, a comment.",
+    schema: "(text: str) -> ()",
+    meta: Meta::Fn(|_| Ok(vec![])),
+    host: Some(HostOp::Text),
+    samples: &[Sample("text=\"a comment\"")],
+    ..HOST
+};
+
+pub static COND: Op = Op {
+    name: "prims.cond",
+    doc: "One of two nested traces on the operands.",
+    schema: "(pred: Tensor<b>|num, then: trace, else: trace, operands: any[]) -> any[]",
+    samples: &[],
+    ..NESTED
+};
+
+pub static GET_GRAD: Op = Op {
+    name: "prims.get_grad",
+    doc: "The gradient of a value: only between the two halves of autodiff, never in a finished trace.",
+    schema: "(a: Tensor) -> Tensor",
+    meta: Meta::Fn(|call| Ok(vec![Some(Type::Tensor(call.tensor("a")?.ty))])),
+    samples: &[Sample("T[2, 3]")],
+    ..HOST
+};
+
+pub static PUT_GRAD: Op = Op {
+    name: "prims.put_grad",
+    doc: "Adds to the gradient of a value: only between the two halves of autodiff, never in a finished trace.",
+    schema: "(a: Tensor, g: Tensor) -> ()",
+    meta: Meta::Fn(|_| Ok(vec![])),
+    samples: &[Sample("T[2, 3], T[2, 3]")],
+    ..HOST
+};
+
+pub static RETURN: Op = Op {
+    name: "prims.return",
+    doc: "In text, the `return` line; never a call.",
+    schema: "(...) -> ()",
+    meta: Meta::Fn(|_| Ok(vec![])),
+    host: Some(HostOp::Text),
+    samples: &[],
+    ..HOST
+};
+
+pub static WHILE_LOOP: Op = Op {
+    name: "prims.while_loop",
+    doc: "A nested trace on the carried values, again and again while another says so.",
+    schema: "(cond: trace, body: trace, carried: any[], extra: any[]) -> any[]",
+    samples: &[],
+    ..NESTED
+};
+
+pub static TORCH_ASSERT_ASYNC: Op = Op {
+    name: "torch.assert_async",
+    doc: "An error with the message where `cond` is false when it runs.",
+    schema: "(cond: Tensor<b>, message: str = \"\") -> ()",
+    level: Level::Composite(|b, call| {
+        b.call("prims.check", vec![call.raw("cond")?, call.raw("message")?])?;
+        Ok(vec![])
+    }),
+    meta: Meta::Fn(check_meta),
+    traits: Traits::EFFECT,
+    aten: &[
+        Aten {
+            overloads: &["_assert_async.default"],
+            import: Import::With(|b, call| assert_tensor(b, call, Arg::str(""))),
+        },
+        Aten {
+            overloads: &["_assert_async.msg", "_functional_assert_async.msg"],
+            import: Import::With(|b, call| {
+                let message = call.arg("assert_msg")?.clone();
+                assert_tensor(b, call, message)
+            }),
+        },
+    ],
+    samples: &[Sample("bool[]"), Sample("bool[], message=\"may not hold\"")],
+    ..HOST
+};
+
+pub static TORCH_ASSERT_TENSOR_METADATA: Op = Op {
+    name: "torch.assert_tensor_metadata",
+    doc: "Dims, dtype and device of a tensor are as given; proved at import, then gone. Sizes that symbols leave open are checked with the concrete ones.",
+    schema: "(a: Tensor, dims: dims?, strides: dims?, dtype: dtype?, *, device: device?) -> ()",
+    level: Level::Composite(|b, call| {
+        metadata_holds(call)?;
+        let dims = call.tensor("a")?.dims().to_vec();
+        for (d, wanted) in dims.iter().zip(call.opt_dims("dims")?.unwrap_or_default()) {
+            if d.same(&wanted).is_none() {
+                let equal = b.call("num.eq", vec![Arg::dim(d.clone()), Arg::dim(wanted.clone())])?.remove(0);
+                b.call("prims.check", vec![equal, Arg::str(&format!("a dim must be {wanted}"))])?;
+            }
+        }
+        Ok(vec![])
+    }),
+    meta: Meta::Fn(|call| {
+        metadata_holds(call)?;
+        Ok(vec![])
+    }),
+    aten: &[Aten {
+        overloads: &["_assert_tensor_metadata.default"],
+        import: Import::With(|b, call| {
+            let a = call.tensor(b, "a")?;
+            if let Arg::Dtype(d) = call.arg("dtype")?
+                && *d != a.dtype()
+            {
+                return Err(call.error(format!("the tensor is {}, the model wants {d}", a.dtype())));
+            }
+            // Strides are PyTorch's own and hold nothing here; dims are checked where they are bound.
+            Ok(vec![])
+        }),
+    }],
+    samples: &[
+        Sample("T[2, 3], dims=[2, 3], strides=none, dtype=none"),
+        Sample("f32[2], dims=none, strides=none, dtype=f32"),
+    ],
+    ..HOST
+};
+
+pub static TORCH_AUTOCAST: Op = Op {
+    name: "torch.autocast",
+    doc: "A nested trace under autocast; inlined at import, with the casts.",
+    schema: "(device: str, dtype: dtype?, enabled: bool, body: trace, operands: any[]) -> any[]",
+    level: Level::Composite(nested_only),
+    samples: &[],
+    ..INLINED
+};
+
+pub static TORCH_CHECKPOINT: Op = Op {
+    name: "torch.checkpoint",
+    doc: "A nested trace to be recomputed in the backward; inlined at import, with marks.",
+    schema: "(body: trace, operands: any[]) -> any[]",
+    level: Level::Composite(nested_only),
+    samples: &[],
+    ..INLINED
+};
+
+pub static TORCH_COND: Op = Op {
+    name: "torch.cond",
+    doc: "One of two nested traces on the operands.",
+    schema: "(pred: Tensor<b>|num, then: trace, else: trace, operands: any[]) -> any[]",
+    level: Level::Composite(|b, call| same_call(b, call, &COND)),
+    samples: &[],
+    ..INLINED
+};
+
+pub static TORCH_SET_GRAD_ENABLED: Op = Op {
+    name: "torch.set_grad_enabled",
+    doc: "A nested trace with or without gradients; inlined at import, results detached.",
+    schema: "(enabled: bool, body: trace, operands: any[]) -> any[]",
+    level: Level::Composite(nested_only),
+    samples: &[],
+    ..INLINED
+};
+
+pub static TORCH_WHILE_LOOP: Op = Op {
+    name: "torch.while_loop",
+    doc: "A nested trace on the carried values, again and again while another says so.",
+    schema: "(cond: trace, body: trace, carried: any[], extra: any[]) -> any[]",
+    level: Level::Composite(|b, call| same_call(b, call, &WHILE_LOOP)),
+    samples: &[],
+    ..INLINED
+};
+
+/// Types known from elsewhere only: those of the nested trace's results.
+fn recorded(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+    if call.results.is_empty() {
+        return Err(call.error("its result types are those of its nested traces, and must be given"));
+    }
+    Ok(call.results.clone())
+}
+
+/// The prim of the same arguments and results.
+fn same_call(b: &mut Builder<'_>, call: &Call, prim: &'static Op) -> Result<Vec<Arg>, OpError> {
+    b.call_recorded(prim, call.raw_args(), &call.results)
+}
+
+/// What the importer inlines has no decomposition of its own: its body is another trace.
+fn nested_only(_: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    Err(call.error("is inlined at import; it cannot stand in a trace that is taken apart"))
+}
+
+fn check_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+    call.str("message")?;
+    match call.operand("cond")? {
+        Operand::Tensor(t)
+            if t.dtype() != Dtype::Bool || !t.dims().iter().all(|d| d.same(&1.into()) != Some(false)) =>
+        {
+            Err(call.error(format!("`cond` must be one bool, found {}{}", t.dtype(), show(t.dims()))))
+        }
+        _ => Ok(vec![]),
+    }
+}
+
+/// An error where the tensor is surely not as given.
+fn metadata_holds(call: &Call) -> Result<(), OpError> {
+    let a = call.tensor("a")?;
+    if let Some(dtype) = call.opt_dtype("dtype")?
+        && dtype != a.dtype()
+    {
+        return Err(call.error(format!("the tensor is {}, {dtype} is wanted", a.dtype())));
+    }
+    if let Some(dims) = call.opt_dims("dims")? {
+        let fits = dims.len() == a.rank() && dims.iter().zip(a.dims()).all(|(x, y)| x.same(y) != Some(false));
+        if !fits {
+            return Err(call.error(format!("the tensor is {}, {} is wanted", show(a.dims()), show(&dims))));
+        }
+    }
+    if call.has("device") && call.device("device")? != a.ty.device {
+        return Err(call.error(format!(
+            "the tensor is on {}, {} is wanted",
+            a.ty.device,
+            call.device("device")?
+        )));
+    }
+    Ok(())
+}
+
+/// `_assert_async`: one element, asked whether it is zero.
+fn assert_tensor(b: &mut Builder<'_>, call: &AtenCall, message: Arg) -> Result<Vec<Arg>, OpError> {
+    let mut cond = call.tensor(b, "self")?;
+    if cond.dtype() != Dtype::Bool {
+        cond = b.tensor("torch.ne", vec![cond.arg(), Arg::Int(0)])?;
+    }
+    b.call("torch.assert_async", vec![cond.arg(), message])?;
+    // The functional form gives its ordering token back.
+    Ok(call.args.iter().filter(|a| a.name == "dep_token").map(|a| a.value.clone()).collect())
+}

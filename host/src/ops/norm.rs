@@ -1,0 +1,849 @@
+//! Normalisations. All are computed in the accumulation dtype (f32 for f16 and bf16) from the first to the last prim and
+//! rounded once; weights and biases of another dtype are converted.
+//!
+//! Running statistics are values like any other: an op that renews them has them as results, and the importer writes
+//! them back.
+
+use super::arith::{Built, all_axes, axes_arg, count, size};
+use super::aten::{Aten, AtenCall, Import};
+use super::build::{Builder, Num, Tensor};
+use super::{Call, Level, Op, OpError, Sample, import, meta};
+use crate::ir::{Arg, Dim, Dtype};
+
+/// Every op of this family.
+pub static OPS: &[&Op] = &[
+    &TORCH_LAYER_NORM,
+    &TORCH_NATIVE_LAYER_NORM,
+    &TORCH_NATIVE_LAYER_NORM_BACKWARD,
+    &TORCH_RMS_NORM,
+    &TORCH_RMS_NORM_BACKWARD,
+    &TORCH_GROUP_NORM,
+    &TORCH_NATIVE_GROUP_NORM,
+    &TORCH_NATIVE_GROUP_NORM_BACKWARD,
+    &TORCH_BATCH_NORM,
+    &TORCH_NATIVE_BATCH_NORM,
+    &TORCH_NATIVE_BATCH_NORM_BACKWARD,
+    &TORCH_INSTANCE_NORM,
+];
+
+pub static TORCH_LAYER_NORM: Op = Op {
+    name: "torch.layer_norm",
+    doc: "`(a - mean) / sqrt(var + eps) * weight + bias` over the last dims, which are `dims`.",
+    schema: "(a: Tensor, dims: dims, weight: Tensor? = None, bias: Tensor? = None, eps: num = 1e-5) -> Tensor",
+    level: Level::Composite(|b, call| {
+        let [out, ..] = layer_norm(b, call)?;
+        Ok(vec![out.arg()])
+    }),
+    aten: &[Aten {
+        overloads: &["layer_norm.default"],
+        import: Import::Map("a=input dims=normalized_shape weight bias eps"),
+    }],
+    samples: &[
+        Sample("T[2, 5], T[5], T[5], dims=[5]"),
+        Sample("T[2, 3, 4], dims=[3, 4]"),
+        Sample("T[2, 5], T[5], none, dims=[5], eps=0.001"),
+        Sample("T[2, 5], none, T[5], dims=[5]"),
+        Sample("T[0, 5], T[5], T[5], dims=[5]"),
+        Sample("bf16[2, 6], f32[6], f32[6], dims=[6]"),
+        Sample("T[2, 4]{nonfinite}, dims=[4]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_LAYER_NORM: Op = Op {
+    name: "torch.native_layer_norm",
+    doc: "As `torch.layer_norm`; mean and reciprocal standard deviation are results too, in the accumulation dtype, \
+          with dims of 1.",
+    schema: "(a: Tensor, dims: dims, weight: Tensor?, bias: Tensor?, eps: num) -> (Tensor, Tensor, Tensor)",
+    level: Level::Composite(|b, call| Ok(layer_norm(b, call)?.iter().map(Tensor::arg).collect())),
+    aten: &[Aten {
+        overloads: &["native_layer_norm.default"],
+        import: Import::With(import_native_layer_norm),
+    }],
+    samples: &[
+        Sample("T[2, 5], T[5], T[5], dims=[5], eps=1e-05"),
+        Sample("T[2, 3, 4], none, none, dims=[3, 4], eps=1e-05"),
+        Sample("T[0, 5], T[5], T[5], dims=[5], eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_LAYER_NORM_BACKWARD: Op = Op {
+    name: "torch.native_layer_norm_backward",
+    doc: "Gradients of layer norm in input, weight and bias, of those that `mask` asks for and that exist.",
+    schema: "(g: Tensor, a: Tensor, dims: dims, mean: Tensor, rstd: Tensor, weight: Tensor?, bias: Tensor?, \
+             mask: bool[3]) -> (Tensor?, Tensor?, Tensor?)",
+    level: Level::Composite(layer_norm_backward),
+    aten: &[Aten {
+        overloads: &["native_layer_norm_backward.default"],
+        import: Import::Map(
+            "g=grad_out a=input dims=normalized_shape mean rstd weight bias mask=output_mask",
+        ),
+    }],
+    samples: &[
+        Sample("T[2, 5], T[2, 5], T[2, 1], T[2, 1]{pos}, T[5], T[5], dims=[5], mask=[true, true, true]"),
+        Sample("T[2, 3, 4], T[2, 3, 4], T[2, 1, 1], T[2, 1, 1]{pos}, dims=[3, 4], mask=[true, false, false]"),
+        Sample("T[2, 5], T[2, 5], T[2, 1], T[2, 1]{pos}, T[5], T[5], dims=[5], mask=[false, true, false]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_RMS_NORM: Op = Op {
+    name: "torch.rms_norm",
+    doc: "`a / sqrt(mean(a²) + eps) * weight` over the last dims, which are `dims`. Without `eps`: the distance from 1 \
+          to the next number of the accumulation dtype.",
+    schema: "(a: Tensor, dims: dims, weight: Tensor? = None, eps: num? = None) -> Tensor",
+    level: Level::Composite(rms_norm),
+    aten: &[
+        Aten {
+            overloads: &["rms_norm.default"],
+            import: Import::Map("a=input dims=normalized_shape weight eps"),
+        },
+        Aten { overloads: &["_fused_rms_norm.default"], import: Import::With(import_fused_rms_norm) },
+    ],
+    samples: &[
+        Sample("T[2, 5], T[5], dims=[5]"),
+        Sample("T[2, 5], T[5], dims=[5], eps=1e-05"),
+        Sample("T[2, 3, 4], dims=[3, 4], eps=0.1"),
+        Sample("T[0, 5], T[5], dims=[5]"),
+        Sample("bf16[2, 6], f32[6], dims=[6], eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_RMS_NORM_BACKWARD: Op = Op {
+    name: "torch.rms_norm_backward",
+    doc: "Gradients of rms norm in input and weight, of those that `mask` asks for and that exist.",
+    schema: "(g: Tensor, a: Tensor, dims: dims, rstd: Tensor, weight: Tensor?, mask: bool[2]) -> (Tensor?, Tensor?)",
+    level: Level::Composite(rms_norm_backward),
+    aten: &[Aten {
+        overloads: &["_fused_rms_norm_backward.default"],
+        import: Import::Map("g=grad_out a=input dims=normalized_shape rstd weight mask=output_mask"),
+    }],
+    samples: &[
+        Sample("T[2, 5], T[2, 5], T[2, 1]{pos}, T[5], dims=[5], mask=[true, true]"),
+        Sample("T[2, 3, 4], T[2, 3, 4], T[2, 1, 1]{pos}, none, dims=[3, 4], mask=[true, false]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_GROUP_NORM: Op = Op {
+    name: "torch.group_norm",
+    doc: "Normalises groups of channels (axis 1), each over its channels and all later axes.",
+    schema: "(a: Tensor, groups: int, weight: Tensor? = None, bias: Tensor? = None, eps: num = 1e-5) -> Tensor",
+    level: Level::Composite(|b, call| {
+        let a = call.tensor("a")?;
+        if a.rank() < 2 {
+            return Err(call.error(format!("`a` is {}, it needs batch and channels", meta::show(a.dims()))));
+        }
+        let [out, ..] = group_norm(b, call, &a)?;
+        Ok(vec![out.arg()])
+    }),
+    aten: &[Aten {
+        overloads: &["group_norm.default"],
+        import: Import::Map("a=input groups=num_groups weight bias eps"),
+    }],
+    samples: &[
+        Sample("T[2, 6, 3], T[6], T[6], groups=2"),
+        Sample("T[2, 4, 3, 2], groups=4"),
+        Sample("T[3, 4], T[4], none, groups=1, eps=0.001"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_GROUP_NORM: Op = Op {
+    name: "torch.native_group_norm",
+    doc: "As `torch.group_norm`; mean and reciprocal standard deviation of each group are results too, `[n, groups]`.",
+    schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, n: dim, c: dim, hw: dim, groups: int, eps: num) -> (Tensor, \
+             Tensor, Tensor)",
+    level: Level::Composite(|b, call| {
+        let a = call.tensor("a")?;
+        Ok(group_norm(b, call, &a)?.iter().map(Tensor::arg).collect())
+    }),
+    aten: &[Aten {
+        overloads: &["native_group_norm.default"],
+        import: Import::With(import_native_group_norm),
+    }],
+    samples: &[
+        Sample("T[2, 6, 3], T[6], T[6], n=2, c=6, hw=3, groups=2, eps=1e-05"),
+        Sample("T[2, 4, 3, 2], none, none, n=2, c=4, hw=6, groups=4, eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_GROUP_NORM_BACKWARD: Op = Op {
+    name: "torch.native_group_norm_backward",
+    doc: "Gradients of group norm in input, weight and bias, of those that `mask` asks for and that exist.",
+    schema: "(g: Tensor, a: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor?, n: dim, c: dim, hw: dim, groups: int, \
+             mask: bool[3]) -> (Tensor?, Tensor?, Tensor?)",
+    level: Level::Composite(group_norm_backward),
+    aten: &[Aten {
+        overloads: &["native_group_norm_backward.default"],
+        import: Import::Map(
+            "g=grad_out a=input mean rstd weight n=N c=C hw=HxW groups=group mask=output_mask",
+        ),
+    }],
+    samples: &[
+        Sample(
+            "T[2, 6, 3], T[2, 6, 3], T[2, 2], T[2, 2]{pos}, T[6], n=2, c=6, hw=3, groups=2, mask=[true, true, true]",
+        ),
+        Sample(
+            "T[2, 4, 2], T[2, 4, 2], T[2, 4], T[2, 4]{pos}, none, n=2, c=4, hw=2, groups=4, mask=[true, false, false]",
+        ),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_BATCH_NORM: Op = Op {
+    name: "torch.batch_norm",
+    doc: "Normalises each channel (axis 1): by the statistics of the batch where `train` is true or none are given, else \
+          by the given ones. Renews none.",
+    schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
+             eps: num) -> Tensor",
+    level: Level::Composite(|b, call| Ok(vec![batch_norm(b, call)?.out.arg()])),
+    aten: &[Aten { overloads: &["batch_norm.default"], import: Import::With(import_batch_norm) }],
+    samples: &[
+        Sample("T[2, 3, 4], T[3], T[3], T[3], T[3]{pos}, train=false, momentum=0.1, eps=1e-05"),
+        Sample("T[4, 3], T[3], T[3], train=true, momentum=0.1, eps=1e-05"),
+        Sample("T[2, 3, 2, 2], none, none, T[3], T[3]{pos}, train=false, momentum=0.1, eps=0.001"),
+        Sample("bf16[2, 3, 4], f32[3], f32[3], f32[3], f32[3]{pos}, train=false, momentum=0.1, eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_BATCH_NORM: Op = Op {
+    name: "torch.native_batch_norm",
+    doc: "As `torch.batch_norm`, with more results: mean and reciprocal standard deviation of the batch (empty where it \
+          does not train), then the new running mean and variance (absent where none are given).",
+    schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
+             eps: num) -> (Tensor, Tensor, Tensor, Tensor?, Tensor?)",
+    level: Level::Composite(native_batch_norm),
+    aten: &[
+        Aten {
+            overloads: &[
+                "_native_batch_norm_legit.default",
+                "_native_batch_norm_legit.no_stats",
+                "_native_batch_norm_legit_no_training.default",
+                "native_batch_norm.default",
+                "_batch_norm_no_update.default",
+                "_batch_norm_with_update.default",
+                "cudnn_batch_norm.default",
+            ],
+            import: Import::With(import_native_batch_norm),
+        },
+        Aten {
+            overloads: &[
+                "_native_batch_norm_legit_functional.default",
+                "_batch_norm_with_update_functional.default",
+            ],
+            import: Import::With(import_functional_batch_norm),
+        },
+    ],
+    samples: &[
+        Sample("T[2, 3, 4], T[3], T[3], T[3], T[3]{pos}, train=true, momentum=0.1, eps=1e-05"),
+        Sample("T[2, 3, 4], T[3], T[3], T[3], T[3]{pos}, train=false, momentum=0.1, eps=1e-05"),
+        Sample("T[4, 3], none, none, none, none, train=true, momentum=0.1, eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_NATIVE_BATCH_NORM_BACKWARD: Op = Op {
+    name: "torch.native_batch_norm_backward",
+    doc: "Gradients of batch norm in input, weight and bias, of those that `mask` asks for and that exist. Training, by \
+          the saved statistics of the batch; else by the running ones.",
+    schema: "(g: Tensor, a: Tensor, weight: Tensor?, mean: Tensor?, var: Tensor?, save_mean: Tensor?, save_rstd: Tensor?, \
+             train: bool, eps: num, mask: bool[3]) -> (Tensor?, Tensor?, Tensor?)",
+    level: Level::Composite(batch_norm_backward),
+    aten: &[Aten {
+        overloads: &["native_batch_norm_backward.default"],
+        import: Import::Map(
+            "g=grad_out a=input weight mean=running_mean var=running_var save_mean save_rstd=save_invstd train eps \
+             mask=output_mask",
+        ),
+    }],
+    samples: &[
+        Sample(
+            "T[2, 3, 4], T[2, 3, 4], T[3], T[3], T[3]{pos}, T[3], T[3]{pos}, train=true, eps=1e-05, \
+             mask=[true, true, true]",
+        ),
+        Sample(
+            "T[2, 3, 4], T[2, 3, 4], T[3], T[3], T[3]{pos}, none, none, train=false, eps=1e-05, \
+             mask=[true, true, true]",
+        ),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_INSTANCE_NORM: Op = Op {
+    name: "torch.instance_norm",
+    doc: "Normalises each channel (axis 1) of each element of the batch over the later axes, or, without \
+          `use_input_stats`, by the given statistics. Renews none.",
+    schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, use_input_stats: bool, \
+             momentum: num, eps: num) -> Tensor",
+    level: Level::Composite(instance_norm),
+    aten: &[Aten { overloads: &["instance_norm.default"], import: Import::With(import_instance_norm) }],
+    samples: &[
+        Sample("T[2, 3, 4], T[3], T[3], none, none, use_input_stats=true, momentum=0.1, eps=1e-05"),
+        Sample("T[2, 3, 2, 2], none, none, T[3], T[3]{pos}, use_input_stats=false, momentum=0.1, eps=1e-05"),
+    ],
+    ..Op::BASE
+};
+
+// Over the last dims.
+
+/// The axes of the last dims, which must be `dims`.
+fn last_axes(call: &Call, a: &Tensor) -> Result<Vec<usize>, OpError> {
+    let dims = call.dims("dims")?;
+    let first = a.rank().checked_sub(dims.len()).filter(|_| !dims.is_empty());
+    let fits = first.is_some_and(|f| a.dims()[f..].iter().zip(&dims).all(|(x, d)| x.same(d) != Some(false)));
+    match first {
+        Some(first) if fits => Ok((first..a.rank()).collect()),
+        _ => Err(call.error(format!(
+            "`a` is {}, its last dims should be {}",
+            meta::show(a.dims()),
+            meta::show(&dims)
+        ))),
+    }
+}
+
+/// `x * weight + bias` with those that are there, in the dtype of `x`, after `shape`, which gives them dims.
+fn affine(
+    b: &mut Builder<'_>,
+    call: &Call,
+    x: Tensor,
+    shape: &dyn Fn(&mut Builder<'_>, &Tensor) -> Built,
+) -> Built {
+    let mut x = x;
+    if let Some(w) = call.opt_tensor("weight")? {
+        let w = b.to(&w, x.dtype())?;
+        let w = shape(b, &w)?;
+        x = b.mul(&x, &w)?;
+    }
+    if let Some(bias) = call.opt_tensor("bias")? {
+        let bias = b.to(&bias, x.dtype())?;
+        let bias = shape(b, &bias)?;
+        x = b.add(&x, &bias)?;
+    }
+    Ok(x)
+}
+
+/// Mean and variance (of the whole population) over axes, which go.
+fn moments(b: &mut Builder<'_>, x: &Tensor, axes: &[usize]) -> Result<(Tensor, Tensor), OpError> {
+    let results = b.call("prims.var_mean", vec![x.arg(), axes_arg(axes), Arg::Int(0)])?;
+    let wrong = || OpError { op: "prims.var_mean".into(), what: "has two tensor results".into() };
+    let [var, mean] = results.as_slice() else { return Err(wrong()) };
+    let (var, mean) = (var.value().ok_or_else(wrong)?, mean.value().ok_or_else(wrong)?);
+    Ok((b.as_tensor(mean)?, b.as_tensor(var)?))
+}
+
+/// `1 / sqrt(var + eps)`.
+fn reciprocal_std(b: &mut Builder<'_>, var: &Tensor, eps: &Num) -> Built {
+    let v = b.add(var, eps.clone())?;
+    b.rsqrt(&v)
+}
+
+/// `(x - mean) * rstd` for statistics that lack `axes`.
+fn normalised(b: &mut Builder<'_>, x: &Tensor, mean: &Tensor, rstd: &Tensor, axes: &[usize]) -> Built {
+    let m = b.spread(mean, x.dims(), axes)?;
+    let r = b.spread(rstd, x.dims(), axes)?;
+    let d = b.sub(x, &m)?;
+    b.mul(&d, &r)
+}
+
+/// Result, mean and reciprocal standard deviation, the latter with dims of 1.
+fn layer_norm(b: &mut Builder<'_>, call: &Call) -> Result<[Tensor; 3], OpError> {
+    let a = call.tensor("a")?;
+    let axes = last_axes(call, &a)?;
+    let x = b.to(&a, a.dtype().acc())?;
+    let (mean, var) = moments(b, &x, &axes)?;
+    let rstd = reciprocal_std(b, &var, &call.num("eps")?)?;
+    let n = normalised(b, &x, &mean, &rstd, &axes)?;
+    let y = affine(b, call, n, &|b, w| b.expand(w, x.dims()))?;
+    let y = b.to(&y, a.dtype())?;
+    Ok([y, b.keepdim(&mean, x.dims(), &axes)?, b.keepdim(&rstd, x.dims(), &axes)?])
+}
+
+/// Files of CPU exports record the statistics of half inputs in the half dtype.
+fn import_native_layer_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let mut args = import::args(c, &["input", "normalized_shape", "weight", "bias"])?;
+    args.push(import::float(c, "eps")?);
+    let results = b.call("torch.native_layer_norm", args)?;
+    in_recorded_dtypes(b, c, results)
+}
+
+/// Results cast to the dtypes that the model file records for them.
+fn in_recorded_dtypes(b: &mut Builder<'_>, c: &AtenCall, results: Vec<Arg>) -> Result<Vec<Arg>, OpError> {
+    let cast = |(i, r): (usize, Arg)| match (import::recorded_dtype(c, i), r.value()) {
+        (Some(dtype), Some(v)) if b.as_tensor(v)?.dtype() != dtype => {
+            Ok(b.tensor("torch.to", vec![r, Arg::Dtype(dtype)])?.arg())
+        }
+        _ => Ok(r),
+    };
+    results.into_iter().enumerate().map(cast).collect()
+}
+
+/// The flags of `mask`.
+pub fn mask(call: &Call) -> Result<Vec<bool>, OpError> {
+    match call.raw("mask")? {
+        Arg::List(l) => l
+            .iter()
+            .map(|a| match a {
+                Arg::Bool(x) => Ok(*x),
+                other => Err(call.error(format!("`mask` must be bools, found {other:?}"))),
+            })
+            .collect(),
+        other => Err(call.error(format!("`mask` must be a list of bools, found {other:?}"))),
+    }
+}
+
+/// A gradient in the dtype of what it is the gradient of.
+fn gradient(b: &mut Builder<'_>, g: &Tensor, of: Dtype) -> Result<Arg, OpError> {
+    Ok(b.to(g, of)?.arg())
+}
+
+/// Gradient of `(x - mean) * rstd` in `x`, from the normalised value, where mean and `rstd` come from `x` itself over
+/// `axes`: `rstd * (g - mean(g) - n * mean(g * n))`. `centred` is false for rms norm, whose mean is no part of it.
+fn through_statistics(
+    b: &mut Builder<'_>,
+    g: &Tensor,
+    n: &Tensor,
+    rstd: &Tensor,
+    axes: &[usize],
+    centred: bool,
+) -> Built {
+    let gn = b.mul(g, n)?;
+    let m = b.mean(&gn, axes)?;
+    let m = b.spread(&m, n.dims(), axes)?;
+    let along = b.mul(n, &m)?;
+    let mut d = b.sub(g, &along)?;
+    if centred {
+        let mean = b.mean(g, axes)?;
+        let mean = b.spread(&mean, n.dims(), axes)?;
+        d = b.sub(&d, &mean)?;
+    }
+    b.mul(&d, rstd)
+}
+
+fn layer_norm_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (g0, a) = (call.tensor("g")?, call.tensor("a")?);
+    let axes = last_axes(call, &a)?;
+    let outer: Vec<usize> = (0..axes[0]).collect();
+    let acc = a.dtype().acc();
+    let (g, x) = (b.to(&g0, acc)?, b.to(&a, acc)?);
+    let (mean, rstd) = (call.tensor("mean")?, call.tensor("rstd")?);
+    let (mean, rstd) = (b.to(&mean, acc)?, b.to(&rstd, acc)?);
+    let d = b.sub(&x, &mean)?;
+    let n = b.mul(&d, &rstd)?;
+    let mask = mask(call)?;
+    let weight = call.opt_tensor("weight")?;
+    let mut grads = vec![Arg::None; 3];
+    if mask[0] {
+        let gw = weighted(b, &g, weight.as_ref(), &|b, w| b.expand(w, x.dims()))?;
+        let dx = through_statistics(b, &gw, &n, &rstd, &axes, true)?;
+        grads[0] = gradient(b, &dx, a.dtype())?;
+    }
+    if mask[1]
+        && let Some(w) = &weight
+    {
+        let gn = b.mul(&g, &n)?;
+        let dw = b.sum(&gn, &outer)?;
+        grads[1] = gradient(b, &dw, w.dtype())?;
+    }
+    if mask[2]
+        && let Some(bias) = call.opt_tensor("bias")?
+    {
+        let db = b.sum(&g, &outer)?;
+        grads[2] = gradient(b, &db, bias.dtype())?;
+    }
+    Ok(grads)
+}
+
+/// `g * weight`, the gradient of the normalised value.
+fn weighted(
+    b: &mut Builder<'_>,
+    g: &Tensor,
+    weight: Option<&Tensor>,
+    shape: &dyn Fn(&mut Builder<'_>, &Tensor) -> Built,
+) -> Built {
+    let Some(w) = weight else { return Ok(g.clone()) };
+    let w = b.to(w, g.dtype())?;
+    let w = shape(b, &w)?;
+    b.mul(g, &w)
+}
+
+/// `1 / sqrt(mean(x²) + eps)`, without `axes`.
+fn rms(b: &mut Builder<'_>, x: &Tensor, axes: &[usize], eps: &Num) -> Built {
+    let squares = b.mul(x, x)?;
+    let sum = b.sum(&squares, axes)?;
+    let mean = b.div(&sum, size(&count(x.dims(), axes)))?;
+    reciprocal_std(b, &mean, eps)
+}
+
+fn machine_epsilon(acc: Dtype) -> Num {
+    Num::Float(if acc == Dtype::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) })
+}
+
+fn rms_norm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let a = call.tensor("a")?;
+    let axes = last_axes(call, &a)?;
+    let x = b.to(&a, a.dtype().acc())?;
+    let eps = call.opt_num("eps")?.unwrap_or_else(|| machine_epsilon(x.dtype()));
+    let rstd = rms(b, &x, &axes, &eps)?;
+    let rstd = b.spread(&rstd, x.dims(), &axes)?;
+    let n = b.mul(&x, &rstd)?;
+    let weight = call.opt_tensor("weight")?;
+    let y = weighted(b, &n, weight.as_ref(), &|b, w| b.expand(w, x.dims()))?;
+    Ok(vec![b.to(&y, a.dtype())?.arg()])
+}
+
+/// Its second result is the reciprocal root mean square, computed anew: dead where nobody wants it.
+fn import_fused_rms_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let mut args = import::args(c, &["input", "normalized_shape", "weight"])?;
+    args.push(import::float(c, "eps")?);
+    let out = b.tensor("torch.rms_norm", args.clone())?;
+    let a = import::tensor(b, c, "input")?;
+    let acc = a.dtype().acc();
+    let Arg::List(dims) = &args[1] else { return Err(c.error("`normalized_shape` must be a list")) };
+    let axes: Vec<usize> = (a.rank().saturating_sub(dims.len())..a.rank()).collect();
+    let x = b.to(&a, acc)?;
+    let eps = Num::from_arg(&args[3]).unwrap_or_else(|| machine_epsilon(acc));
+    let rstd = rms(b, &x, &axes, &eps)?;
+    Ok(vec![out.arg(), b.keepdim(&rstd, x.dims(), &axes)?.arg()])
+}
+
+fn rms_norm_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (g0, a) = (call.tensor("g")?, call.tensor("a")?);
+    let axes = last_axes(call, &a)?;
+    let acc = a.dtype().acc();
+    let (g, x, rstd) = (b.to(&g0, acc)?, b.to(&a, acc)?, call.tensor("rstd")?);
+    let rstd = b.to(&rstd, acc)?;
+    let n = b.mul(&x, &rstd)?;
+    let mask = mask(call)?;
+    let weight = call.opt_tensor("weight")?;
+    let mut grads = vec![Arg::None; 2];
+    if mask[0] {
+        let gw = weighted(b, &g, weight.as_ref(), &|b, w| b.expand(w, x.dims()))?;
+        let dx = through_statistics(b, &gw, &n, &rstd, &axes, false)?;
+        grads[0] = gradient(b, &dx, a.dtype())?;
+    }
+    if mask[1]
+        && let Some(w) = &weight
+    {
+        let gn = b.mul(&g, &n)?;
+        let outer: Vec<usize> = (0..axes[0]).collect();
+        let dw = b.sum(&gn, &outer)?;
+        grads[1] = gradient(b, &dw, w.dtype())?;
+    }
+    Ok(grads)
+}
+
+// Over groups of channels.
+
+/// `[n, groups, channels of a group * rest]`.
+fn grouped(call: &Call, dims: &[Dim]) -> Result<Vec<Dim>, OpError> {
+    let groups = call.int("groups")?;
+    let channels = &dims[1];
+    if groups < 1 || channels.known().is_some_and(|c| c % groups != 0) {
+        return Err(call.error(format!("{channels} channels do not make {groups} groups")));
+    }
+    let each = channels.floordiv(&Dim::Known(groups)).expect("there is at least one group");
+    Ok(vec![dims[0].clone(), Dim::Known(groups), each.mul(&Dim::product(&dims[2..]))])
+}
+
+/// A value for each channel, along axis 1 of `dims`.
+fn along_channels(b: &mut Builder<'_>, w: &Tensor, dims: &[Dim]) -> Built {
+    b.tensor("prims.broadcast_in_dim", vec![w.arg(), Arg::dims(dims), Arg::ints([1])])
+}
+
+/// Result, mean and reciprocal standard deviation, the latter `[n, groups]`.
+fn group_norm(b: &mut Builder<'_>, call: &Call, a: &Tensor) -> Result<[Tensor; 3], OpError> {
+    let shape = grouped(call, a.dims())?;
+    let x = b.to(a, a.dtype().acc())?;
+    let x = b.reshape(&x, &shape)?;
+    let (mean, var) = moments(b, &x, &[2])?;
+    let rstd = reciprocal_std(b, &var, &call.num("eps")?)?;
+    let n = normalised(b, &x, &mean, &rstd, &[2])?;
+    let n = b.reshape(&n, a.dims())?;
+    let y = affine(b, call, n, &|b, w| along_channels(b, w, a.dims()))?;
+    Ok([b.to(&y, a.dtype())?, mean, rstd])
+}
+
+fn import_native_group_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let mut args = import::args(c, &["input", "weight", "bias", "N", "C", "HxW", "group"])?;
+    args.push(import::float(c, "eps")?);
+    let results = b.call("torch.native_group_norm", args)?;
+    in_recorded_dtypes(b, c, results)
+}
+
+fn group_norm_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (g0, a) = (call.tensor("g")?, call.tensor("a")?);
+    let shape = grouped(call, a.dims())?;
+    let acc = a.dtype().acc();
+    let (g, x) = (b.to(&g0, acc)?, b.to(&a, acc)?);
+    let x = b.reshape(&x, &shape)?;
+    let (mean, rstd) = (call.tensor("mean")?, call.tensor("rstd")?);
+    let (mean, rstd) = (b.to(&mean, acc)?, b.to(&rstd, acc)?);
+    let n = normalised(b, &x, &mean, &rstd, &[2])?;
+    let mask = mask(call)?;
+    let weight = call.opt_tensor("weight")?;
+    let others = all_but_channels(a.rank());
+    let mut grads = vec![Arg::None; 3];
+    if mask[0] {
+        let gw = weighted(b, &g, weight.as_ref(), &|b, w| along_channels(b, w, a.dims()))?;
+        let gw = b.reshape(&gw, &shape)?;
+        let r = b.spread(&rstd, &shape, &[2])?;
+        let dx = through_statistics(b, &gw, &n, &r, &[2], true)?;
+        let dx = b.reshape(&dx, a.dims())?;
+        grads[0] = gradient(b, &dx, a.dtype())?;
+    }
+    let dtype = weight.as_ref().map_or(a.dtype(), Tensor::dtype);
+    if mask[1] {
+        let n = b.reshape(&n, a.dims())?;
+        let gn = b.mul(&g, &n)?;
+        let dw = b.sum(&gn, &others)?;
+        grads[1] = gradient(b, &dw, dtype)?;
+    }
+    if mask[2] {
+        let db = b.sum(&g, &others)?;
+        grads[2] = gradient(b, &db, dtype)?;
+    }
+    Ok(grads)
+}
+
+fn all_but_channels(rank: usize) -> Vec<usize> {
+    all_axes(rank).into_iter().filter(|i| *i != 1).collect()
+}
+
+// Over the batch.
+
+/// What a batch norm computes on its way.
+struct BatchNorm {
+    out: Tensor,
+    /// Mean, variance and reciprocal standard deviation of the batch, where they were used.
+    batch: Option<[Tensor; 3]>,
+}
+
+fn batch_norm(b: &mut Builder<'_>, call: &Call) -> Result<BatchNorm, OpError> {
+    let a = call.tensor("a")?;
+    if a.rank() < 2 {
+        return Err(call.error(format!("`a` is {}, it needs batch and channels", meta::show(a.dims()))));
+    }
+    let eps = call.num("eps")?;
+    let axes = all_but_channels(a.rank());
+    let x = b.to(&a, a.dtype().acc())?;
+    let running = (call.opt_tensor("mean")?, call.opt_tensor("var")?);
+    let (mean, rstd, batch) = match running {
+        (Some(mean), Some(var)) if !call.bool("train")? => {
+            let (mean, var) = (b.to(&mean, x.dtype())?, b.to(&var, x.dtype())?);
+            let rstd = reciprocal_std(b, &var, &eps)?;
+            (mean, rstd, None)
+        }
+        _ => {
+            let (mean, var) = moments(b, &x, &axes)?;
+            let rstd = reciprocal_std(b, &var, &eps)?;
+            (mean.clone(), rstd.clone(), Some([mean, var, rstd]))
+        }
+    };
+    let n = normalised(b, &x, &mean, &rstd, &axes)?;
+    let y = affine(b, call, n, &|b, w| along_channels(b, w, a.dims()))?;
+    Ok(BatchNorm { out: b.to(&y, a.dtype())?, batch })
+}
+
+fn native_batch_norm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let a = call.tensor("a")?;
+    let norm = batch_norm(b, call)?;
+    let (mean, var) = (call.opt_tensor("mean")?, call.opt_tensor("var")?);
+    let Some([batch_mean, batch_var, rstd]) = norm.batch else {
+        let none = b.full(&[Dim::Known(0)], 0.0, a.dtype().acc(), &a.ty.device)?.arg();
+        let kept = |t: Option<Tensor>| t.map_or(Arg::None, |t| t.arg());
+        return Ok(vec![norm.out.arg(), none.clone(), none, kept(mean), kept(var)]);
+    };
+    let momentum = call.float("momentum")?;
+    let n = count(a.dims(), &all_but_channels(a.rank()));
+    let new_mean = renewed(b, mean.as_ref(), &batch_mean, momentum)?;
+    let new_var = match &var {
+        None => Arg::None,
+        Some(var) => {
+            // The running variance is the unbiased one. One value for each channel has none: n - 1 is 0.
+            let scaled = b.mul(&batch_var, size(&n))?;
+            let unbiased = b.div(&scaled, size(&n.sub(&Dim::Known(1))))?;
+            renewed(b, Some(var), &unbiased, momentum)?
+        }
+    };
+    Ok(vec![norm.out.arg(), batch_mean.arg(), rstd.arg(), new_mean, new_var])
+}
+
+/// `momentum * new + (1 - momentum) * old`, in the dtype of `old`.
+fn renewed(b: &mut Builder<'_>, old: Option<&Tensor>, new: &Tensor, momentum: f64) -> Result<Arg, OpError> {
+    let Some(old) = old else { return Ok(Arg::None) };
+    let kept = b.to(old, new.dtype())?;
+    let kept = b.mul(&kept, 1.0 - momentum)?;
+    let added = b.mul(new, momentum)?;
+    let sum = b.add(&added, &kept)?;
+    Ok(b.to(&sum, old.dtype())?.arg())
+}
+
+/// The arguments of `torch.native_batch_norm` in an ATen call of the family, absent ones filled in.
+fn batch_norm_args(c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let or_none = |n: &str| c.arg(n).cloned().unwrap_or(Arg::None);
+    let train = match &*c.overload {
+        "_native_batch_norm_legit_no_training.default" | "_batch_norm_no_update.default" => Arg::Bool(false),
+        "_batch_norm_with_update.default" | "_batch_norm_with_update_functional.default" => Arg::Bool(true),
+        _ => import::arg(c, "training")?,
+    };
+    let [input, weight, bias] = ["input", "weight", "bias"].map(|n| import::arg(c, n));
+    let momentum = c.arg("momentum").or_else(|_| c.arg("exponential_average_factor"))?;
+    let momentum = if let Arg::Int(n) = momentum { Arg::Float(*n as f64) } else { momentum.clone() };
+    let eps = if c.arg("eps").is_ok() { import::float(c, "eps")? } else { import::float(c, "epsilon")? };
+    Ok(vec![input?, weight?, bias?, or_none("running_mean"), or_none("running_var"), train, momentum, eps])
+}
+
+/// Does the call renew running statistics?
+fn renews(args: &[Arg]) -> bool {
+    matches!(args[5], Arg::Bool(true)) && !args[3].is_none()
+}
+
+/// `batch_norm.default` writes its running statistics when it trains, whatever its schema says.
+fn import_batch_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let args = batch_norm_args(c)?;
+    if !renews(&args) {
+        return b.call("torch.batch_norm", args);
+    }
+    let mut results = b.call("torch.native_batch_norm", args)?;
+    say_written(b, &results);
+    results.truncate(1);
+    Ok(results)
+}
+
+fn say_written(b: &mut Builder<'_>, results: &[Arg]) {
+    for (name, value) in ["running_mean", "running_var"].into_iter().zip(&results[3..]) {
+        b.write(name, value.clone());
+    }
+}
+
+fn import_native_batch_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let args = batch_norm_args(c)?;
+    let writes = renews(&args);
+    let results = b.call("torch.native_batch_norm", args)?;
+    if writes {
+        say_written(b, &results);
+    }
+    let mut results = in_recorded_dtypes(b, c, results)?;
+    results.truncate(3);
+    if has_reserve(c) {
+        results.push(reserve(b, c)?);
+    }
+    Ok(results)
+}
+
+fn import_functional_batch_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let args = batch_norm_args(c)?;
+    let mut results = b.call("torch.native_batch_norm", args)?;
+    if has_reserve(c) {
+        results.insert(3, reserve(b, c)?);
+    }
+    in_recorded_dtypes(b, c, results)
+}
+
+fn has_reserve(c: &AtenCall) -> bool {
+    c.overload.starts_with("_batch_norm_") || c.overload.starts_with("cudnn")
+}
+
+/// Scratch memory of other back ends: no bytes here.
+fn reserve(b: &mut Builder<'_>, c: &AtenCall) -> Result<Arg, OpError> {
+    let device = import::tensor(b, c, "input")?.ty.device.clone();
+    Ok(b.full(&[Dim::Known(0)], 0, Dtype::U8, &device)?.arg())
+}
+
+fn batch_norm_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (g0, a) = (call.tensor("g")?, call.tensor("a")?);
+    let train = call.bool("train")?;
+    let axes = all_but_channels(a.rank());
+    let acc = a.dtype().acc();
+    let (g, x) = (b.to(&g0, acc)?, b.to(&a, acc)?);
+    let (mean, rstd) = if train {
+        let (m, r) = (call.tensor("save_mean")?, call.tensor("save_rstd")?);
+        (b.to(&m, acc)?, b.to(&r, acc)?)
+    } else {
+        let (m, v) = (call.tensor("mean")?, call.tensor("var")?);
+        let (m, v) = (b.to(&m, acc)?, b.to(&v, acc)?);
+        let r = reciprocal_std(b, &v, &call.num("eps")?)?;
+        (m, r)
+    };
+    let mask = mask(call)?;
+    let weight = call.opt_tensor("weight")?;
+    let r = b.spread(&rstd, x.dims(), &axes)?;
+    let mut grads = vec![Arg::None; 3];
+    let mut n = None;
+    if mask[0] {
+        let gw = weighted(b, &g, weight.as_ref(), &|b, w| along_channels(b, w, a.dims()))?;
+        let dx = if train {
+            let n = n.insert(normalised(b, &x, &mean, &rstd, &axes)?);
+            through_statistics(b, &gw, n, &r, &axes, true)?
+        } else {
+            b.mul(&gw, &r)?
+        };
+        grads[0] = gradient(b, &dx, a.dtype())?;
+    }
+    let dtype = weight.as_ref().map_or(acc, Tensor::dtype);
+    if mask[1] {
+        let n = match n {
+            Some(n) => n,
+            None => normalised(b, &x, &mean, &rstd, &axes)?,
+        };
+        let gn = b.mul(&g, &n)?;
+        let dw = b.sum(&gn, &axes)?;
+        grads[1] = gradient(b, &dw, dtype)?;
+    }
+    if mask[2] {
+        let db = b.sum(&g, &axes)?;
+        grads[2] = gradient(b, &db, dtype)?;
+    }
+    Ok(grads)
+}
+
+fn instance_norm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let a = call.tensor("a")?;
+    if !call.bool("use_input_stats")? {
+        let names = ["a", "weight", "bias", "mean", "var"];
+        let mut args = names.iter().map(|n| call.raw(n)).collect::<Result<Vec<_>, _>>()?;
+        args.extend([Arg::Bool(false), call.raw("momentum")?, call.raw("eps")?]);
+        return b.call("torch.batch_norm", args);
+    }
+    if a.rank() < 3 {
+        return Err(
+            call.error(format!("`a` is {}, it needs an axis behind the channels", meta::show(a.dims())))
+        );
+    }
+    let axes: Vec<usize> = (2..a.rank()).collect();
+    let x = b.to(&a, a.dtype().acc())?;
+    let (mean, var) = moments(b, &x, &axes)?;
+    let rstd = reciprocal_std(b, &var, &call.num("eps")?)?;
+    let n = normalised(b, &x, &mean, &rstd, &axes)?;
+    let y = affine(b, call, n, &|b, w| along_channels(b, w, a.dims()))?;
+    Ok(vec![b.to(&y, a.dtype())?.arg()])
+}
+
+/// With running statistics to renew, these are averaged over the batch, as ATen does.
+fn import_instance_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let names = ["input", "weight", "bias", "running_mean", "running_var", "use_input_stats"];
+    let mut args = import::args(c, &names)?;
+    args.extend([import::float(c, "momentum")?, import::float(c, "eps")?]);
+    let out = b.call("torch.instance_norm", args.clone())?;
+    if renews(&args) {
+        let Arg::Float(momentum) = args[6] else { return Err(c.error("`momentum` must be a known number")) };
+        let a = import::tensor(b, c, "input")?;
+        let axes: Vec<usize> = (2..a.rank()).collect();
+        let x = b.to(&a, a.dtype().acc())?;
+        let results = b.call("prims.var_mean", vec![x.arg(), axes_arg(&axes), Arg::Int(1)])?;
+        for (name, batch) in ["running_var", "running_mean"].into_iter().zip(results) {
+            let batch = batch.value().ok_or_else(|| c.error("statistics are tensors"))?;
+            let batch = b.as_tensor(batch)?;
+            let mean = b.mean(&batch, &[0])?;
+            let old = import::tensor(b, c, name)?;
+            let new = renewed(b, Some(&old), &mean, momentum)?;
+            b.write(name, new);
+        }
+    }
+    Ok(out)
+}

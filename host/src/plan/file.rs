@@ -1,0 +1,274 @@
+//! A plan as a file: plain data with stable ids, made without running, to be read, kept and compared.
+//!
+//! Ids: an op of the program goes by its (first) result, which is unique in a trace; a part of a decomposition by its
+//! parent's id and its place there. So the same op has the same id in plans of different configs. Deliberately absent:
+//! addresses, kernels, anything that differs between two runs of the same command.
+
+use super::build::{CopyRecord, Place, Plan, Step, View};
+use crate::claim::OpReport;
+use crate::ir::{Bsym, Trace};
+use crate::lower::Lowered;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the form below: one up when a field changes its meaning.
+pub const FORMAT: u32 = 1;
+
+/// A plan, ready to be written as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanFile {
+    /// [`FORMAT`].
+    pub plan: u32,
+    /// The model's name, where it has one.
+    pub model: Option<String>,
+    /// What was decided about each op that was asked, in the order of the walk: an op that was taken apart stands
+    /// before its parts.
+    pub ops: Vec<PlannedOp>,
+    /// What is done, in order.
+    pub steps: Vec<PlannedStep>,
+    /// Copies that a layout forced.
+    pub copies: Vec<PlannedCopy>,
+    /// How many ops of the execution trace each executor runs, `host` included.
+    pub ops_by_executor: BTreeMap<String, usize>,
+    /// Bytes of the arena.
+    pub arena_bytes: u64,
+    /// Most bytes of the arena in use at one time.
+    pub peak_live_bytes: u64,
+    /// Bytes of results that the caller is given.
+    pub output_bytes: u64,
+    /// In how many parts the program is planned; parts behind the first wait for sizes that only the run knows, and
+    /// are not in `steps`.
+    pub n_segments: usize,
+}
+
+/// One op and who has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedOp {
+    /// See the head of this file.
+    pub id: String,
+    /// Its name.
+    pub op: String,
+    /// Node of the model.
+    pub at: String,
+    /// 0 for an op of the program.
+    pub depth: u32,
+    /// Who has it; none: taken apart.
+    pub executor: Option<String>,
+    /// The region that it is in.
+    pub region: Option<String>,
+    /// Is it outside the op table?
+    pub opaque: bool,
+    /// Who was asked before, and why they do not take it.
+    pub refusals: Vec<PlannedRefusal>,
+}
+
+/// Why an executor does not take an op.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedRefusal {
+    /// Who.
+    pub executor: String,
+    /// Stable code.
+    pub code: String,
+    /// One sentence.
+    pub sentence: String,
+    /// The argument or dim at fault.
+    pub at: Option<String>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedStep {
+    /// `kernel`, `copy`, `number`, `item` or `check`.
+    pub kind: String,
+    /// The value whose statement it belongs to; none for copies of inputs and outputs.
+    pub value: Option<String>,
+    /// The op, for kernels.
+    pub op: Option<String>,
+    /// Who runs it.
+    pub executor: String,
+    /// Operands.
+    pub inputs: Vec<PlannedView>,
+    /// Results.
+    pub outputs: Vec<PlannedView>,
+    /// Scratch bytes.
+    pub workspace_bytes: u64,
+    /// (output, input) in one place.
+    pub in_place: Option<(usize, usize)>,
+}
+
+/// A tensor in memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedView {
+    /// The value that the memory was made for.
+    pub buffer: String,
+    /// `arena`, `param`, `fresh` (the caller's), `earlier` (another segment's), `kernel` (allocated when it runs).
+    pub place: String,
+    /// Element type.
+    pub dtype: String,
+    /// Sizes.
+    pub dims: Vec<i64>,
+    /// In elements.
+    pub strides: Vec<i64>,
+    /// From the start of the arena for `arena`, else of the buffer.
+    pub offset_bytes: i64,
+}
+
+/// A copy that a layout forced.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCopy {
+    /// Index into `steps`.
+    pub step: usize,
+    /// The value copied.
+    pub value: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Stable code.
+    pub code: String,
+    /// One sentence.
+    pub reason: String,
+}
+
+impl PlanFile {
+    /// The plan of a lowered program and its first segment.
+    pub fn of(lowered: &Lowered, plan: &Plan, n_segments: usize) -> PlanFile {
+        let mut ops_by_executor = BTreeMap::new();
+        for who in lowered.trace.ops().filter_map(|bsym| bsym.who.as_ref()) {
+            *ops_by_executor.entry(who.executor.to_string()).or_insert(0) += 1;
+        }
+        PlanFile {
+            plan: FORMAT,
+            model: lowered.trace.model.as_ref().map(ToString::to_string),
+            ops: planned_ops(&lowered.trace, &lowered.reports),
+            steps: plan
+                .steps
+                .iter()
+                .enumerate()
+                .map(|(i, step)| planned_step(lowered, plan, i, step))
+                .collect(),
+            copies: plan.copies.iter().map(planned_copy).collect(),
+            ops_by_executor,
+            arena_bytes: plan.arena_bytes,
+            peak_live_bytes: plan.peak_live_bytes,
+            output_bytes: plan.buffers.iter().filter(|b| b.place == Place::Fresh).map(|b| b.bytes).sum(),
+            n_segments,
+        }
+    }
+
+    /// Ops that no executor of the order took and that fell to `last_resort`.
+    pub fn n_last_resort(&self, last_resort: &str, order: &[String]) -> usize {
+        let fell = |op: &&PlannedOp| op.executor.as_deref() == Some(last_resort);
+        if order.iter().any(|name| name == last_resort) { 0 } else { self.ops.iter().filter(fell).count() }
+    }
+}
+
+fn planned_ops(trace: &Trace, reports: &[OpReport]) -> Vec<PlannedOp> {
+    // Ids of the ops that the current one is a part of, and how many parts of each were seen.
+    let mut parents: Vec<(String, usize)> = Vec::new();
+    let mut ops = Vec::with_capacity(reports.len());
+    for (i, report) in reports.iter().enumerate() {
+        parents.truncate(report.depth as usize);
+        let id = match parents.last_mut() {
+            Some((parent, n_parts)) => {
+                *n_parts += 1;
+                format!("{parent}/{}", *n_parts - 1)
+            }
+            // An op without a result is a check or a write: its place among all ops is all that tells it apart.
+            None => report.value.map_or_else(|| format!("#{i}"), |value| trace.value(value).name.to_string()),
+        };
+        parents.push((id.clone(), 0));
+        ops.push(PlannedOp {
+            id,
+            op: report.op.to_string(),
+            at: report.origin.to_string(),
+            depth: report.depth,
+            executor: report.executor.as_ref().map(ToString::to_string),
+            region: None,
+            opaque: report.opaque,
+            refusals: report.refusals.iter().map(planned_refusal).collect(),
+        });
+    }
+    ops
+}
+
+fn planned_refusal(refusal: &crate::claim::Refusal) -> PlannedRefusal {
+    PlannedRefusal {
+        executor: refusal.executor.clone(),
+        code: refusal.code.clone(),
+        sentence: refusal.sentence.clone(),
+        at: refusal.at.clone(),
+    }
+}
+
+fn planned_copy(copy: &CopyRecord) -> PlannedCopy {
+    PlannedCopy {
+        step: copy.step,
+        value: copy.value.to_string(),
+        bytes: copy.bytes,
+        code: copy.code.to_owned(),
+        reason: copy.reason.clone(),
+    }
+}
+
+fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> PlannedStep {
+    let stmt = plan.step_stmts.get(i).copied().flatten().and_then(|at| lowered.trace.body.get(at));
+    let bsym: Option<&Bsym> = stmt.and_then(|stmt| stmt.op());
+    let view = |view: &View| planned_view(plan, view);
+    let mut planned = PlannedStep {
+        kind: String::new(),
+        value: bsym.and_then(|b| b.defined().next()).map(|v| lowered.trace.value(v).name.to_string()),
+        op: None,
+        executor: crate::claim::walk::HOST.to_owned(),
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+        workspace_bytes: 0,
+        in_place: None,
+    };
+    let kind = match step {
+        Step::Kernel(kernel) => {
+            planned.op = Some(kernel.spec.op.to_string());
+            planned.executor = kernel.executor.to_string();
+            planned.inputs = kernel.inputs.iter().map(view).collect();
+            planned.outputs = kernel.outputs.iter().map(view).collect();
+            planned.workspace_bytes =
+                kernel.workspace.and_then(|b| plan.buffers.get(b)).map_or(0, |b| b.bytes);
+            planned.in_place = kernel.in_place;
+            "kernel"
+        }
+        Step::Copy { from, to } => {
+            planned.inputs = vec![view(from)];
+            planned.outputs = vec![view(to)];
+            "copy"
+        }
+        Step::Number { name, .. } => {
+            planned.op = Some(name.to_string());
+            "number"
+        }
+        Step::Item { from, .. } => {
+            planned.inputs = vec![view(from)];
+            "item"
+        }
+        Step::Check { .. } => "check",
+    };
+    planned.kind = kind.to_owned();
+    planned
+}
+
+fn planned_view(plan: &Plan, view: &View) -> PlannedView {
+    let buffer = plan.buffers.get(view.buffer);
+    let (place, start) = match buffer.map(|buffer| buffer.place) {
+        Some(Place::Arena(offset)) => ("arena", i64::try_from(offset).unwrap_or(i64::MAX)),
+        Some(Place::Param(_)) => ("param", 0),
+        Some(Place::Earlier(_)) => ("earlier", 0),
+        Some(Place::Fresh) => ("fresh", 0),
+        Some(Place::ByKernel) => ("kernel", 0),
+        Some(Place::Unplaced) | None => ("unplaced", 0),
+    };
+    PlannedView {
+        buffer: buffer.map(|buffer| buffer.name.to_string()).unwrap_or_default(),
+        place: place.to_owned(),
+        dtype: view.dtype.to_string(),
+        dims: view.dims.clone(),
+        strides: view.strides.clone(),
+        offset_bytes: start.saturating_add(view.offset_bytes),
+    }
+}

@@ -1,0 +1,282 @@
+//! A program: what a `.pt2` or `.trace` holds, with its weights, before anybody is asked to run it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, NamedInputError, OpenError, TraceErrors};
+use crate::frontend::pt2::Pt2;
+use crate::frontend::{self, Imported, InputKind, UserInput};
+use crate::ir::{self, Arg, Faults, Module, Name, RoleKind, Trace, TraceParam, Type};
+use crate::memory::Tensor;
+use crate::run::Value;
+use crate::tensor_files::read_tensors;
+
+/// A program that can be compiled. Cloning shares the weights.
+#[derive(Clone, Debug)]
+pub struct Program {
+    path: Option<PathBuf>,
+    module: Arc<Module>,
+    weights: FxHashMap<Name, Tensor>,
+    inputs: Vec<UserInput>,
+    warnings: Vec<String>,
+}
+
+impl Program {
+    /// Opens a `.trace` (by its ending) or a `.pt2`. Weights are mapped, not read.
+    pub fn open(path: impl AsRef<Path>) -> Result<Program, Error> {
+        let path = path.as_ref();
+        let failed = |error| Error::Model(Box::new(OpenError { path: path.to_owned(), error }));
+        let mut program = if is_trace(path) {
+            let text = std::fs::read_to_string(path)
+                .map_err(|source| failed(frontend::ModelError::Io { path: path.to_owned(), source }))?;
+            Program::from_trace_text(&path.to_string_lossy(), &text)?
+        } else {
+            let imported = Pt2::open(path).and_then(|pt2| frontend::import(&pt2)).map_err(failed)?;
+            Program::from_imported(imported)
+        };
+        program.path = Some(path.to_owned());
+        Ok(program)
+    }
+
+    /// A program from the text of a trace; `name` is what errors call it. It has no weights of its own.
+    pub fn from_trace_text(name: &str, text: &str) -> Result<Program, Error> {
+        let bad = |faults: Faults| Error::Trace(TraceErrors::new(name, text, faults));
+        let parsed = ir::text::parse(text, crate::ops::schemas()).map_err(bad)?;
+        let faults = ir::verify::verify(&parsed.module);
+        if let Some(faults) = parsed.source.locate_all(text, faults) {
+            return Err(bad(faults));
+        }
+        Ok(Program::from_module(parsed.module))
+    }
+
+    /// A program from a module, as `ops::Builder` makes them. It has no weights of its own.
+    pub fn from_module(module: Module) -> Program {
+        let inputs = module.traces.first().map(inputs_of).unwrap_or_default();
+        Program {
+            path: None,
+            module: Arc::new(module),
+            weights: FxHashMap::default(),
+            inputs,
+            warnings: Vec::new(),
+        }
+    }
+
+    fn from_imported(imported: Imported) -> Program {
+        Program {
+            path: None,
+            module: Arc::new(imported.module),
+            weights: imported.tensors,
+            inputs: imported.inputs,
+            warnings: imported.warnings,
+        }
+    }
+
+    /// With parameters, buffers and constants by FQN from a `.pt2` or safetensors file instead of its own. Names that
+    /// the program does not have are said in [`warnings`](Program::warnings).
+    pub fn with_weights(mut self, path: impl AsRef<Path>) -> Result<Program, Error> {
+        let path = path.as_ref();
+        let given: Vec<(Name, Tensor)> = if path.extension().is_some_and(|extension| extension == "pt2") {
+            let failed = |error| Error::Model(Box::new(OpenError { path: path.to_owned(), error }));
+            let imported = Pt2::open(path).and_then(|pt2| frontend::import(&pt2)).map_err(failed)?;
+            imported.tensors.into_iter().collect()
+        } else {
+            read_tensors(path)?.into_iter().map(|(name, tensor)| (fqn(&name), tensor)).collect()
+        };
+        let known: Vec<Name> =
+            self.trace().params.iter().filter_map(|param| param.role.name.clone()).collect();
+        let mut unknown: Vec<&str> = given
+            .iter()
+            .map(|(name, _)| &**name)
+            .filter(|name| known.iter().all(|k| **k != **name))
+            .collect();
+        if !unknown.is_empty() {
+            unknown.sort_unstable();
+            let n = unknown.len();
+            unknown.truncate(3);
+            let more = if n > 3 { ", …" } else { "" };
+            self.warnings.push(format!(
+                "{} has {n} tensors that the program does not take: {}{more}",
+                path.display(),
+                unknown.join(", ")
+            ));
+        }
+        self.weights.extend(given);
+        Ok(self)
+    }
+
+    /// The file, if it came from one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Its traces and symbols; the first trace is the one that runs.
+    pub fn module(&self) -> &Arc<Module> {
+        &self.module
+    }
+
+    /// Parameters, buffers and constants by FQN.
+    pub fn weights(&self) -> &FxHashMap<Name, Tensor> {
+        &self.weights
+    }
+
+    /// The caller's inputs, flattened in order: `in0`, `in1`, ….
+    pub fn inputs(&self) -> &[UserInput] {
+        &self.inputs
+    }
+
+    /// What is worth saying of the file, but no error.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn trace(&self) -> &Trace {
+        static EMPTY: std::sync::OnceLock<Trace> = std::sync::OnceLock::new();
+        self.module
+            .traces
+            .first()
+            .unwrap_or_else(|| EMPTY.get_or_init(|| Trace::new("forward", ir::Stage::Acquired)))
+    }
+
+    /// Inputs given by name (`in0`, …, or the model's own), put in the order in which a session takes them. Constants
+    /// of the export may be left out, and must equal the model's where they are given. `missing` gives what is not there
+    /// (by its place among the inputs that are taken), or nothing, which is an error.
+    pub fn arrange(
+        &self,
+        given: BTreeMap<String, Value>,
+        missing: &mut dyn FnMut(usize, &Type) -> Option<Value>,
+    ) -> Result<Vec<Value>, Error> {
+        let mut by_role: BTreeMap<String, (String, Value)> = BTreeMap::new();
+        for (name, value) in given {
+            let role = self.role_of(&name)?;
+            if let Some((first, _)) = by_role.get(&role) {
+                let (first, second) = (first.clone(), name);
+                return Err(NamedInputError::Twice { name: role, first, second }.into());
+            }
+            by_role.insert(role, (name, value));
+        }
+        for (position, input) in self.inputs.iter().enumerate() {
+            if let InputKind::Constant(wanted) = &input.kind {
+                let name = format!("in{position}");
+                let found = by_role.remove(&name).map(|(_, value)| value);
+                check_constant(name, wanted, found.as_ref())?;
+            }
+        }
+        let mut values = Vec::new();
+        for (i, param) in self.user_params().enumerate() {
+            let role = param.role.name.as_deref().unwrap_or_default();
+            let ty = self.trace().ty(param.value);
+            let found = by_role.remove(role).map(|(_, value)| value);
+            values.push(found.or_else(|| missing(i, ty)).ok_or_else(|| NamedInputError::Missing {
+                name: role.to_owned(),
+                wanted: described(&self.trace().value(param.value).name, ty),
+            })?);
+        }
+        Ok(values)
+    }
+
+    fn user_params(&self) -> impl Iterator<Item = &TraceParam> {
+        self.trace().params.iter().filter(|param| is_user(param))
+    }
+
+    /// The name by position that is meant: it itself, or the model's own.
+    fn role_of(&self, name: &str) -> Result<String, Error> {
+        let roles: Vec<&str> = self.user_params().filter_map(|param| param.role.name.as_deref()).collect();
+        let constants = self.inputs.iter().enumerate().filter(|(_, input)| input.kind != InputKind::Traced);
+        let constants: Vec<String> = constants.map(|(position, _)| format!("in{position}")).collect();
+        let by_position = roles.iter().copied().chain(constants.iter().map(String::as_str));
+        if by_position.clone().any(|role| role == name) {
+            return Ok(name.to_owned());
+        }
+        if let Some(position) = self.inputs.iter().position(|input| &*input.name == name) {
+            return Ok(format!("in{position}"));
+        }
+        let own = self.inputs.iter().map(|input| &*input.name);
+        let near = thunderhead_manifest::document::nearest(name, by_position.clone().chain(own));
+        let all: Vec<String> = by_position.map(str::to_owned).collect();
+        let advice = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if all.is_empty() => "it takes no inputs".to_owned(),
+            None => format!("it takes {}", thunderhead_manifest::document::one_of(&all)),
+        };
+        Err(NamedInputError::Unknown { name: name.to_owned(), advice }.into())
+    }
+}
+
+fn is_trace(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "trace")
+}
+
+fn is_user(param: &TraceParam) -> bool {
+    matches!(param.role.kind, RoleKind::Input | RoleKind::Inout)
+}
+
+/// An FQN that looks like an input or output is written `fqn:in3` where names share a file.
+fn fqn(name: &str) -> Name {
+    name.strip_prefix("fqn:").unwrap_or(name).into()
+}
+
+/// A trace lists the inputs that it takes; positions that it does not have were constants.
+fn inputs_of(trace: &Trace) -> Vec<UserInput> {
+    let mut inputs: Vec<UserInput> = Vec::new();
+    for param in trace.params.iter().filter(|param| is_user(param)) {
+        let role = param.role.name.as_deref().unwrap_or("");
+        let Some(position) = role.strip_prefix("in").and_then(|digits| digits.parse::<usize>().ok()) else {
+            continue;
+        };
+        // A trace that names `in4000000000` has not that many inputs: positions are looked up, not allocated.
+        if position > trace.params.len() + MAX_CONSTANTS {
+            continue;
+        }
+        while inputs.len() <= position {
+            let name: Name = format!("in{}", inputs.len()).into();
+            inputs.push(UserInput { name, kind: InputKind::Constant(Arg::None) });
+        }
+        inputs[position] = UserInput { name: trace.value(param.value).name.clone(), kind: InputKind::Traced };
+    }
+    inputs
+}
+
+/// So many inputs of a trace may be constants that it does not list.
+const MAX_CONSTANTS: usize = 10_000;
+
+fn check_constant(name: String, wanted: &Arg, found: Option<&Value>) -> Result<(), NamedInputError> {
+    let Some(found) = found else { return Ok(()) };
+    let same = match (wanted, found) {
+        (Arg::None, Value::None) => true,
+        (Arg::Int(a), Value::Int(b)) => a == b,
+        (Arg::Float(a), Value::Float(b)) => a == b || (a.is_nan() && b.is_nan()),
+        (Arg::Float(a), Value::Int(b)) => *a == *b as f64,
+        (Arg::Bool(a), Value::Bool(b)) => a == b,
+        (Arg::Str(a), Value::Str(b)) => **a == **b,
+        _ => false,
+    };
+    if same {
+        return Ok(());
+    }
+    let empty = Trace::new("constant", ir::Stage::Acquired);
+    Err(NamedInputError::Constant { name, wanted: ir::text::print_arg(&empty, wanted), found: shown(found) })
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Int(int) => int.to_string(),
+        Value::Float(float) => format!("{float:?}"),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Str(text) => format!("{text:?}"),
+        other => other.kind().to_owned(),
+    }
+}
+
+/// `x: f32[4, 16]`
+fn described(name: &str, ty: &Type) -> String {
+    match ty {
+        Type::Tensor(tensor) => {
+            let dims: Vec<String> = tensor.dims.iter().map(ToString::to_string).collect();
+            format!("`{name}`, {}[{}]", tensor.dtype, dims.join(", "))
+        }
+        Type::Number(number) => format!("`{name}`, {}", number.kind.name()),
+    }
+}

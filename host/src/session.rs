@@ -1,0 +1,209 @@
+//! A compiled program with its state, as the façade gives it: what `run` has, and what the config adds to it, which is
+//! expectations and what becomes of a run in which a plugin fails.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::claim::{Refusal, codes};
+use crate::config::{Expect, LastResort, Resolved};
+use crate::error::{Error, ExpectationErrors, Violation};
+use crate::host::Bans;
+use crate::ir::{Module, Name};
+use crate::memory::Tensor;
+use crate::plan::{Fault, FaultKind, PlanError, PlanFile};
+use crate::run::{self, CompileError, Compiled, RunError, SessionError, Value};
+
+/// A program with state, ready to be run, from many threads at once. Runs that write state are one after another.
+pub struct Session {
+    inner: run::Session,
+    config: Arc<Resolved>,
+    bans: Bans,
+    /// `on_error = "next"`.
+    retry: bool,
+    /// Compiled programs whose expectations hold.
+    checked: Mutex<Vec<Weak<Compiled>>>,
+}
+
+impl Session {
+    pub(crate) fn new(inner: run::Session, config: Arc<Resolved>, bans: Bans, retry: bool) -> Session {
+        Session { inner, config, bans, retry, checked: Mutex::new(Vec::new()) }
+    }
+
+    /// The program.
+    pub fn module(&self) -> &Module {
+        self.inner.module()
+    }
+
+    /// The names of the inputs, in the order in which a run takes them.
+    pub fn input_names(&self) -> Vec<Name> {
+        self.inner.input_names()
+    }
+
+    /// The program compiled for inputs like these, without running it.
+    pub fn compiled(&self, inputs: &[Value]) -> Result<Arc<Compiled>, Error> {
+        let compiled = self.again_without_failing(|| self.inner.compiled(inputs))?;
+        self.check_expectations(&compiled)?;
+        Ok(compiled)
+    }
+
+    /// The plan for inputs like these, as plain data.
+    pub fn plan(&self, inputs: &[Value]) -> Result<PlanFile, Error> {
+        let compiled = self.compiled(inputs)?;
+        Ok(PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len()))
+    }
+
+    /// Runs. Inputs are never written; outputs are the caller's own. On an error state is as before.
+    pub fn run(&self, inputs: &[Value]) -> Result<Vec<Value>, Error> {
+        self.run_written(inputs).map(|(outputs, _)| outputs)
+    }
+
+    /// Runs, and gives the new values of inputs that the program writes, by the input's name.
+    pub fn run_written(&self, inputs: &[Value]) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>), Error> {
+        // A run in steady state pays nothing for expectations that there are none of.
+        if has_any(&self.config.expect) {
+            self.compiled(inputs)?;
+        }
+        self.again_without_failing(|| self.inner.run_written(inputs))
+    }
+
+    /// State by name, as it is now.
+    pub fn state(&self) -> Result<BTreeMap<String, Tensor>, Error> {
+        Ok(self.inner.state()?)
+    }
+
+    /// Replaces state by name; nothing changes where any of it does not fit.
+    pub fn set_state(&self, state: &BTreeMap<String, Tensor>) -> Result<(), Error> {
+        Ok(self.inner.set_state(state)?)
+    }
+
+    /// Asks runs in progress to stop at the next step.
+    pub fn cancel(&self) {
+        self.inner.cancel();
+    }
+
+    /// How many times the session compiled for new sizes.
+    pub fn n_compiles(&self) -> u64 {
+        self.inner.n_compiles()
+    }
+
+    /// Does it; where a plugin fails and `on_error` is `next`, bans it from that op, says so, and does it again.
+    /// Each round bans one executor from one op, so there are only so many.
+    fn again_without_failing<T>(&self, work: impl Fn() -> Result<T, SessionError>) -> Result<T, Error> {
+        loop {
+            let error = match work() {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let Some(fault) = plugin_fault(&error) else { return Err(error.into()) };
+            if fault.kind == FaultKind::Panic {
+                // Its kernels are in plans that nobody may use again.
+                self.inner.forget_plans();
+            }
+            let banned = self.retry && self.bans.add(&fault.executor, &fault.op, refusal_of(fault));
+            if !banned || !self.is_in_order(&fault.executor) {
+                return Err(error.into());
+            }
+            log::warn!(target: "thunderhead", "{fault}; planned again without it there (on_error = \"next\")");
+            self.inner.forget_plans();
+        }
+    }
+
+    fn is_in_order(&self, executor: &str) -> bool {
+        self.config.order.iter().any(|name| name.value == executor)
+    }
+
+    /// Looks at each compiled program once.
+    fn check_expectations(&self, compiled: &Arc<Compiled>) -> Result<(), Error> {
+        if !has_any(&self.config.expect) {
+            return Ok(());
+        }
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(compiled))) {
+            return Ok(());
+        }
+        let plan = PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len());
+        let violations = violations(&self.config, &plan);
+        if !violations.is_empty() {
+            return Err(ExpectationErrors { violations }.into());
+        }
+        checked.retain(|known| known.strong_count() > 0);
+        checked.push(Arc::downgrade(compiled));
+        Ok(())
+    }
+}
+
+fn has_any(expect: &Expect) -> bool {
+    !expect.claims.is_empty() || expect.max_last_resort.is_some() || expect.max_copies.is_some()
+}
+
+/// The plugin's failure that an error is, if it is one; out of memory and cancelling are nobody's fault.
+fn plugin_fault(error: &SessionError) -> Option<&Fault> {
+    let fault = match error {
+        SessionError::Run(RunError::Fault(fault)) => fault,
+        SessionError::Compile(CompileError::Plan(PlanError::Make(fault))) => fault,
+        _ => return None,
+    };
+    (fault.kind != FaultKind::Cancelled).then_some(fault)
+}
+
+fn refusal_of(fault: &Fault) -> Refusal {
+    let code = match fault.kind {
+        FaultKind::Panic => codes::PLUGIN_PANICKED,
+        _ => codes::PLUGIN_FAILED,
+    };
+    Refusal::new(&fault.executor, code, format!("it failed at {}: {}", fault.origin, fault.message))
+}
+
+/// Everything that the config expects and the plan does not keep.
+fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
+    let expect = &config.expect;
+    let mut violations = Vec::new();
+    for expected in &expect.claims {
+        let (glob, by) = (&expected.value.op, &expected.value.by);
+        for op in plan.ops.iter().filter(|op| glob.matches(&op.op) && op.executor.as_ref() != Some(by)) {
+            let refusal = op.refusals.iter().find(|refusal| refusal.executor == *by);
+            violations.push(Violation::Claim {
+                op: op.op.clone(),
+                at: op.at.clone(),
+                owner: op
+                    .executor
+                    .as_ref()
+                    .map_or("taken apart".to_owned(), |who| format!("claimed by `{who}`")),
+                expected: by.clone(),
+                from: expected.from.to_string(),
+                why: match refusal {
+                    Some(refusal) => format!("`{by}` refused ({}): {}", refusal.code, refusal.sentence),
+                    None => format!("`{by}` was not asked before; see its place in the order"),
+                },
+            });
+        }
+    }
+    if let Some(max) = &expect.max_last_resort
+        && config.last_resort.value == LastResort::Reference
+        && config.order.iter().all(|name| name.value != "reference")
+    {
+        let fell = || plan.ops.iter().filter(|op| op.executor.as_deref() == Some("reference"));
+        let found = fell().count();
+        if let Some(first) = fell().next().filter(|_| found as u64 > max.value) {
+            let first = format!("{} at {}", first.op, first.at);
+            violations.push(Violation::LastResort {
+                found,
+                allowed: max.value,
+                from: max.from.to_string(),
+                first,
+            });
+        }
+    }
+    if let Some(max) = &expect.max_copies
+        && let Some(first) = plan.copies.first().filter(|_| plan.copies.len() as u64 > max.value)
+    {
+        violations.push(Violation::Copies {
+            found: plan.copies.len(),
+            allowed: max.value,
+            from: max.from.to_string(),
+            first: first.value.clone(),
+            why: first.reason.clone(),
+        });
+    }
+    violations
+}

@@ -1,0 +1,12 @@
+//! ATen from Rust: tapes of dispatcher calls, made once, bound to memory, run often.
+//!
+//! The only unsafe code of this plugin is here. Deliberately not here: which op becomes which call (`recipe`, `kernels`).
+
+mod bound;
+mod ffi;
+mod tape;
+mod warnings;
+
+pub use bound::{Bound, Memory};
+pub use tape::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
+pub use warnings::WarningLog;

@@ -1,0 +1,74 @@
+//! `aten.*`: any overload under its own name, boxed. Arguments arrive in the order of ATen's own schema.
+//!
+//! Arguments that the schema writes are copied first and come back as results behind the call's own.
+
+use thunderhead_sdk::Refusal;
+
+use crate::aten::{Arg, describe};
+use crate::recipe::{How, InPlace, Recipe, Row, args_of, form};
+
+/// The row of every opaque op.
+pub static ROW: Row = Row { op: "aten.*", how: How::With(build), in_place: InPlace::No };
+
+fn build(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let name = recipe.op.name();
+    let aten = name.strip_prefix("aten.").unwrap_or(name);
+    let described = describe(aten).map_err(|error| {
+        Refusal::new("op_unknown", format!("this libtorch does not have it ({})", error.message()))
+    })?;
+    let mut args = Vec::new();
+    for (_, arg) in recipe.op.args() {
+        args.push(recipe.convert(arg)?);
+    }
+    let written: Vec<usize> = args_of(&described.schema)
+        .enumerate()
+        .filter(|(_, arg)| arg.contains('!'))
+        .map(|(idx, _)| idx)
+        .collect();
+    if written.is_empty() {
+        return returns(recipe, aten, args, recipe.op.n_outputs(), &described.schema);
+    }
+    // The last outputs are the written arguments.
+    let Some(first) = recipe.op.n_outputs().checked_sub(written.len()) else {
+        return Err(form(format!(
+            "{} arguments are written, {} results are asked for",
+            written.len(),
+            recipe.op.n_outputs()
+        )));
+    };
+    for (output, idx) in (first..).zip(written) {
+        let out = recipe.out(output);
+        match args.get(idx) {
+            Some(Arg::Reg(reg)) => recipe.copy(*reg, out),
+            _ => return Err(form("a written argument is no tensor".into())),
+        }
+        args[idx] = Arg::Reg(out);
+    }
+    let results = recipe.call_results(aten, args, first);
+    for (output, reg) in results.into_iter().enumerate() {
+        recipe.store(reg, output);
+    }
+    Ok(())
+}
+
+/// Results to outputs: one each, or a list that is all of them.
+fn returns(
+    recipe: &mut Recipe<'_>,
+    aten: &str,
+    args: Vec<Arg>,
+    n: usize,
+    schema: &str,
+) -> Result<(), Refusal> {
+    let returned = schema.rsplit_once("->").map_or("", |(_, returned)| returned.trim());
+    if returned.ends_with("[]") {
+        let list = recipe.run_with(aten, args);
+        for (output, reg) in recipe.unpack(crate::aten::When::Run, list, n).into_iter().enumerate() {
+            recipe.store(reg, output);
+        }
+        return Ok(());
+    }
+    if returned.contains("[]") {
+        return Err(form(format!("it returns {returned}")));
+    }
+    recipe.call_to_outputs(aten, args)
+}
