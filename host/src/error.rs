@@ -82,13 +82,21 @@ impl From<LoadError> for Error {
 
 /// A model file and what is wrong with it.
 #[derive(Debug, Error, Diagnostic)]
-#[error("`{}`: {error}", path.display())]
+#[error("{}{error}", named(path, error))]
 #[diagnostic(forward(error))]
 pub struct OpenError {
     /// The file.
     pub path: PathBuf,
     /// What.
     pub error: ModelError,
+}
+
+/// Where the error does not name the file itself.
+fn named(path: &std::path::Path, error: &ModelError) -> String {
+    match error {
+        ModelError::Io { .. } => String::new(),
+        _ => format!("`{}`: ", path.display()),
+    }
 }
 
 /// All plugins that are wanted and cannot be had.

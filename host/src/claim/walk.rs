@@ -158,7 +158,7 @@ impl Walk<'_, '_> {
             self.report(&bsym, depth, Some(executor), LayoutNeed::Any, Vec::new(), entry.is_none());
             return Ok(bsym);
         }
-        let host_op = entry.is_some_and(|op| op.is(Traits::HOST) || is_write(op));
+        let host_op = entry.is_some_and(|op| op.host.is_some() || is_write(op));
         if host_op || self.try_view(&bsym)? {
             self.written_value(&bsym, entry);
             bsym.block = None;

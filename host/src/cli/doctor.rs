@@ -48,7 +48,7 @@ pub fn run(args: &DoctorArgs, screen: &Screen) -> Result<(), Failure> {
     machine(&mut findings);
     let look = look_around(&args.config)?;
     let config_is_bad = config(&look, &mut findings);
-    folders(&look, &mut findings);
+    places(&look, &mut findings);
     found_plugins(&look, &mut findings);
     libraries(&look, &mut findings);
     if !config_is_bad {
@@ -113,7 +113,7 @@ fn config(look: &Look, findings: &mut Findings) -> bool {
     look.outcome.is_err()
 }
 
-fn folders(look: &Look, findings: &mut Findings) {
+fn places(look: &Look, findings: &mut Findings) {
     for (place, exists) in &look.found.looked_at {
         let (state, said) = match (exists, place.must_exist) {
             (true, _) => (State::Good, ""),
@@ -121,7 +121,7 @@ fn folders(look: &Look, findings: &mut Findings) {
             (false, true) => (State::Bad, ", which does not exist"),
         };
         let help = (state == State::Bad).then(|| "make it, or name another".to_owned());
-        findings.add(state, "folder", format!("{} ({}){said}", place.path.display(), place.origin), help);
+        findings.add(state, "place", format!("{} ({}){said}", place.path.display(), place.origin), help);
     }
 }
 
@@ -138,7 +138,11 @@ fn found_plugins(look: &Look, findings: &mut Findings) {
             findings.add(State::Note, "plugin", format!("{id}: {} is the same file", same.display()), None);
         }
     }
-    for skipped in &look.found.skipped {
+    // A place that does not exist was said already.
+    let said = |path: &std::path::Path| {
+        look.found.looked_at.iter().any(|(place, exists)| place.path == path && !exists)
+    };
+    for skipped in look.found.skipped.iter().filter(|skipped| !said(&skipped.path)) {
         let state = if skipped.named { State::Bad } else { State::Note };
         let (error, code) = (&skipped.error, skipped.error.code_text());
         findings.add(state, "file", format!("{error} [{code}]"), Some(error.help_text()));

@@ -22,6 +22,7 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use thunderhead::run::CompileError;
 
 use args::{Cli, Command};
 use exit::Exit;
@@ -37,10 +38,21 @@ pub fn main() -> ExitCode {
     match dispatch(&cli, &screen) {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
-            screen.line(render::diagnostic::render(&failure, screen.err).trim_end());
+            screen.line(described(&failure, &screen).trim_end());
             failure.exit().into()
         }
     }
+}
+
+fn described(failure: &Failure, screen: &Screen) -> String {
+    let unclaimed = match failure {
+        Failure::Host(thunderhead::Error::Compile(error)) => match &**error {
+            CompileError::Claim(error) => render::diagnostic::unclaimed(error, screen.err),
+            _ => None,
+        },
+        _ => None,
+    };
+    unclaimed.unwrap_or_else(|| render::diagnostic::render(failure, screen.err))
 }
 
 fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {

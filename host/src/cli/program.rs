@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thunderhead::config::{Notice, Overlay, Resolved, Start};
+use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
 use thunderhead::ir::Type;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::Compiled;
@@ -38,14 +38,33 @@ pub fn look_at_config(args: &ConfigArgs, screen: &Screen) -> Result<(Resolved, V
 
 /// A host with the executors of the config loaded; what was left out is said.
 pub fn open_host(args: &ConfigArgs, screen: &Screen) -> Result<Host, Failure> {
+    load(usable(args, screen)?, screen)
+}
+
+/// A config that can be used.
+fn usable(args: &ConfigArgs, screen: &Screen) -> Result<Look, Failure> {
     let look = look_around(args)?;
-    log::install(&look.resolved()?.0, screen);
+    let sources: Vec<&str> = look.chain.sources().map(|source| source.name()).collect();
+    screen.detail(&format!("config: {}", sources.join(", based on ")));
+    let (resolved, notices) = look.resolved()?;
+    log::install(resolved, screen);
+    notices.iter().for_each(|notice| warn(notice, screen));
+    Ok(look)
+}
+
+fn load(look: Look, screen: &Screen) -> Result<Host, Failure> {
     let host = look.load()?;
-    host.notices().iter().for_each(|notice| warn(notice, screen));
+    let takes_over = match host.config().last_resort.value {
+        LastResort::Reference => {
+            "; what it would take falls to the next in the order, at last to `reference`"
+        }
+        LastResort::None => "",
+    };
     for refused in host.refused() {
-        // The preset names who may well be missing: said in a line, not as an alarm.
+        // A preset names who may well be missing: said in a line, not as an alarm.
         let (name, error) = (&refused.name, &refused.error);
-        screen.say(&format!("{}: executor `{name}` is left out: {error}", screen.err.warning("note")));
+        let note = screen.err.warning("note");
+        screen.say(&format!("{note}: executor `{name}` is left out: {error}{takes_over}"));
     }
     for skipped in host.found().skipped.iter().filter(|skipped| skipped.named) {
         warn(&skipped.error, screen);
@@ -77,11 +96,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// The model is opened before any plugin is: a bad model is said first.
+    /// Model, config and inputs are looked at, in this order, before any plugin is loaded.
     pub fn new(model: &ModelArgs, inputs: &InputArgs, screen: &Screen) -> Result<Opened, Failure> {
         let program = open_program(model, screen)?;
+        let look = usable(&model.config, screen)?;
         let values = arranged(&program, &inputs.inputs, model.seed, screen)?;
-        let host = open_host(&model.config, screen)?;
+        let host = load(look, screen)?;
         let seed = model.seed.cast_signed();
         let session = host.compile_seeded(&program, seed)?;
         Ok(Opened { host, session, inputs: values })

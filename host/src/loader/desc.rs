@@ -253,7 +253,7 @@ impl<'a> Desc<'a> {
 /// # Safety
 /// `desc` is one that [`Desc::raw`] gave, within its life.
 pub(super) unsafe fn text_of(desc: &raw::OpDesc) -> String {
-    // SAFETY (all below): ours, alive.
+    // SAFETY: ours, alive.
     let name = unsafe { desc.name.text() }.unwrap_or("");
     // SAFETY: as above.
     let (inputs, outputs) = unsafe { (desc.inputs.items(), desc.outputs.items()) };

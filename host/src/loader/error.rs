@@ -210,15 +210,15 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
         /// The library's name in the manifest.
-        library: String,
+        library: Box<str>,
         /// What the plugin was built with.
-        expected: String,
+        expected: Box<str>,
         /// What was found.
-        found: String,
+        found: Box<str>,
         /// Where.
         folder: PathBuf,
         /// Who named the folder.
-        origin: String,
+        origin: Box<str>,
     },
     /// Another build of the same library is in this process already.
     #[error("`{}` would bring a second `{library}`: `{}` is loaded, `{}` was asked for", path.display(), loaded.display(), wanted.display())]

@@ -77,7 +77,7 @@ pub fn library_paths(
     if let Some(root) = around.exe_dir.as_ref().and_then(|dir| dir.parent()) {
         paths.extend(listed(&root.join("share/libraries.toml")));
     }
-    for folder in cache_folders(around) {
+    if let Some(folder) = cache_folder(around) {
         for library in manifests.iter().flat_map(|manifest| &manifest.libraries) {
             let Some(version) = &library.version else { continue };
             let name = library.name.clone();
@@ -111,7 +111,7 @@ fn listed(file: &Path) -> Vec<LibraryPath> {
     paths.collect()
 }
 
-fn cache_folders(around: &Surroundings) -> Option<PathBuf> {
+fn cache_folder(around: &Surroundings) -> Option<PathBuf> {
     let named = around.variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = named.or_else(|| around.variable("HOME").map(|home| Path::new(home).join(".cache")));
     cache.map(|cache| cache.join("thunderhead"))

@@ -69,11 +69,11 @@ fn resolve_one(
         {
             return Err(LoadError::LibraryVersion {
                 path: plugin.to_owned(),
-                library: library.name.clone(),
-                expected: expected.clone(),
-                found,
+                library: library.name.as_str().into(),
+                expected: expected.as_str().into(),
+                found: found.into(),
                 folder: at.folder.clone(),
-                origin: at.origin.clone(),
+                origin: at.origin.as_str().into(),
             });
         }
         objects.iter().try_for_each(|object| not_loaded_from_elsewhere(plugin, object))?;

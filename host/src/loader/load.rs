@@ -184,7 +184,7 @@ fn check_abi(plugin: &FoundPlugin, probe: &ProbeInfo) -> Result<(), LoadError> {
 
 fn check_ir(plugin: &FoundPlugin) -> Result<(), LoadError> {
     let ir = plugin.manifest.ir;
-    if ir.major == IR_MAJOR && ir.minor <= IR_MINOR {
+    if ir.major == IR_MAJOR && (0..=IR_MINOR).contains(&ir.minor) {
         return Ok(());
     }
     Err(LoadError::IrVersion {

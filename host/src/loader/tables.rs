@@ -76,7 +76,7 @@ pub(super) fn fetch(plugin: &FoundPlugin, entry: &'static EntryV1) -> Result<Tab
             ));
         }
     }
-    // SAFETY (all): each id goes with its table's type.
+    // SAFETY: each id goes with its table's type.
     unsafe {
         Ok(Tables {
             executor: table(path, entry, executor_1::ID)?

@@ -292,10 +292,7 @@ pub fn result_types_recorded(
     args: &[Arg],
     recorded: Vec<Option<Type>>,
 ) -> Result<Vec<Option<Type>>, OpError> {
-    let schema = super::table::schema_of(op);
-    let mut call = Call::new(op.name, schema, trace, args)?;
-    super::meta::check_classes(&call)?;
-    call.results = recorded;
+    let call = recorded_call(op, trace, args, recorded)?;
     let mut types = inferred_types(op, trace, &call)?;
     if call.results.len() == types.len() {
         for (ty, known) in types.iter_mut().zip(&call.results) {
@@ -303,6 +300,30 @@ pub fn result_types_recorded(
         }
     }
     Ok(name_sizes(trace, types))
+}
+
+/// The types that the meta rule gives, sizes that it can decide as it decides them: what is printed (`recorded`) only
+/// says what the rule cannot know. For checking a trace against the table.
+pub fn ruled_types(
+    op: &'static Op,
+    trace: &mut Trace,
+    args: &[Arg],
+    recorded: Vec<Option<Type>>,
+) -> Result<Vec<Option<Type>>, OpError> {
+    let call = recorded_call(op, trace, args, recorded)?;
+    inferred_types(op, trace, &call)
+}
+
+fn recorded_call(
+    op: &'static Op,
+    trace: &Trace,
+    args: &[Arg],
+    recorded: Vec<Option<Type>>,
+) -> Result<Call, OpError> {
+    let mut call = Call::new(op.name, super::table::schema_of(op), trace, args)?;
+    super::meta::check_classes(&call)?;
+    call.results = recorded;
+    Ok(call)
 }
 
 fn inferred_types(op: &'static Op, trace: &mut Trace, call: &Call) -> Result<Vec<Option<Type>>, OpError> {
@@ -378,7 +399,8 @@ pub fn decompose(trace: &mut Trace, bsym: &Bsym) -> Result<Option<crate::ir::Blo
     let prefix = bsym.defined().next().map_or_else(|| Name::from("none"), |v| trace.value(v).name.clone());
     let mark = trace.values.len();
     let mut b = Builder::nested(trace, prefix);
-    let yields = f(&mut b, &call)?;
+    let mut yields = f(&mut b, &call)?;
+    own_yields(&mut b, mark, &mut yields)?;
     let mut body = b.finish();
     take_names_of_sizes(trace, &call.results, mark, &mut body, &yields);
     if yields.len() != bsym.results.len() {
@@ -387,6 +409,19 @@ pub fn decompose(trace: &mut Trace, bsym: &Bsym) -> Result<Option<crate::ir::Blo
         return Err(OpError { op: op.name.into(), what });
     }
     Ok(Some(crate::ir::Block { body, yields }))
+}
+
+/// Every result of a block is defined in it, once: where nothing was to be done, or one value is several results, it is
+/// another name for the value.
+fn own_yields(b: &mut Builder<'_>, mark: usize, yields: &mut [Arg]) -> Result<(), OpError> {
+    for i in 0..yields.len() {
+        let Arg::Value(v) = yields[i] else { continue };
+        let tensor = b.trace.ty(v).tensor().is_some();
+        if tensor && (v.index() < mark || yields[..i].contains(&yields[i])) {
+            yields[i] = b.tensor("prims.shallow_copy", vec![Arg::Value(v)])?.arg();
+        }
+    }
+    Ok(())
 }
 
 /// Sizes known at run time only have a name in the types that the results have already: what the decomposition found

@@ -6,7 +6,7 @@
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand};
 use super::meta::show;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
 use crate::ir::{Arg, Dtype, Type};
 
 /// Every op of this family.
@@ -36,7 +36,7 @@ pub static CHECK: Op = Op {
     doc: "An assert of the model: an error with the message where `cond` is false. Never removed.",
     schema: "(cond: num|Tensor<b>, message: str) -> ()",
     meta: Meta::Fn(check_meta),
-    traits: Traits::EFFECT,
+    host: Some(HostOp::Check),
     samples: &[Sample("true, message=\"holds\""), Sample("bool[], message=\"may not hold\"")],
     ..HOST
 };
@@ -46,6 +46,7 @@ pub static COMMENT: Op = Op {
     doc: "In text, a comment.",
     schema: "(text: str) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    host: Some(HostOp::Text),
     samples: &[Sample("text=\"a comment\"")],
     ..HOST
 };
@@ -81,6 +82,7 @@ pub static RETURN: Op = Op {
     doc: "In text, the `return` line; never a call.",
     schema: "(...) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    host: Some(HostOp::Text),
     samples: &[],
     ..HOST
 };

@@ -5,7 +5,7 @@
 use super::aten::{Aten, AtenCall, FixedArg, Import};
 use super::build::{Builder, Num, Operand};
 use super::emit::{broadcast_to, filled, number_for, to_dtype};
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits, meta};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, meta};
 use crate::ir::{Arg, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -63,6 +63,7 @@ pub static CLONE: Op = Op {
     name: "prims.clone",
     doc: "A copy that does not alias its input.",
     schema: "(a: Tensor) -> Tensor",
+    same: Some(|call| call.raw("a").ok()),
     samples: ANY,
     ..PRIM
 };
@@ -71,6 +72,10 @@ pub static CONVERT_ELEMENT_TYPE: Op = Op {
     name: "prims.convert_element_type",
     doc: "The same values in another dtype; float to integer rounds towards zero, anything to bool asks whether it is not zero.",
     schema: "(a: Tensor|num, dtype: dtype) -> Tensor|num",
+    same: Some(|call| {
+        let a = call.tensor("a").ok()?;
+        (call.dtype("dtype").ok()? == a.dtype()).then(|| a.arg())
+    }),
     meta: Meta::Fn(convert_meta),
     traits: Traits::POINTWISE.and(Traits::CHEAP),
     samples: &[
@@ -89,7 +94,7 @@ pub static COPY_: Op = Op {
     doc: "Writes `src` into the parameter `dst` and gives its new value: the only write there is, at the end of a trace.",
     schema: "(src: Tensor, dst: Tensor) -> Tensor",
     meta: Meta::Fn(copy_meta),
-    traits: Traits::EFFECT,
+    traits: Traits::EFFECT.and(Traits::HOST).and(Traits::WRITES),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM
 };
@@ -110,6 +115,7 @@ pub static SET_DATA: Op = Op {
     name: "prims.set_data",
     doc: "The value of `new` with the gradient of `base`: what an in-place write under `no_grad` or through `detach` means.",
     schema: "(base: Tensor, new: Tensor) -> Tensor",
+    same: Some(|call| call.raw("new").ok()),
     meta: Meta::Fn(set_data_meta),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM
@@ -146,6 +152,7 @@ pub static DEL: Op = Op {
     schema: "(...) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
     traits: Traits::EFFECT.and(Traits::HOST),
+    host: Some(HostOp::Text),
     samples: &[],
     ..PRIM
 };
@@ -155,6 +162,8 @@ pub static ITEM: Op = Op {
     doc: "The one element of a tensor as a number.",
     schema: "(a: Tensor) -> num",
     meta: Meta::Fn(item_meta),
+    traits: Traits::HOST,
+    host: Some(HostOp::Item),
     samples: &[Sample("T[]"), Sample("T[1, 1]")],
     ..PRIM
 };

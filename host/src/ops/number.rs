@@ -5,8 +5,10 @@
 
 use super::aten::{Aten, Import};
 use super::build::Num;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
+use crate::ir::dim::{floor_div, floor_mod};
 use crate::ir::{Dim, NumKind, NumberType, Type};
+use std::cmp::Ordering;
 
 /// Every op of this family.
 pub static OPS: &[&Op] = &[
@@ -53,6 +55,7 @@ pub static NUM_ADD: Op = Op {
     doc: "Sum.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.add(y)))),
+    host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_add(b), |a, b| a + b))),
     samples: TWO,
     ..PRIM
 };
@@ -62,6 +65,7 @@ pub static NUM_AND: Op = Op {
     doc: "And: of bools, or bit by bit.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| bitwise(call, |x, y| x & y)),
+    host: Some(HostOp::Number(|n| bits(n, |a, b| Some(a & b)))),
     samples: BOOLS,
     ..PRIM
 };
@@ -71,6 +75,7 @@ pub static NUM_CEIL: Op = Op {
     doc: "The smallest integer not below it.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    host: Some(HostOp::Number(|n| to_int(n, f64::ceil))),
     samples: ONE,
     ..PRIM
 };
@@ -80,6 +85,7 @@ pub static NUM_EQ: Op = Op {
     doc: "Are both equal?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| x.same(y))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Equal)))),
     samples: TWO,
     ..PRIM
 };
@@ -92,6 +98,7 @@ pub static NUM_FLOAT: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    host: Some(HostOp::Number(|n| Ok(Num::Float(float_of(first(n)?)?)))),
     samples: ONE,
     ..PRIM
 };
@@ -101,6 +108,7 @@ pub static NUM_FLOOR: Op = Op {
     doc: "The largest integer not above it.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    host: Some(HostOp::Number(|n| to_int(n, f64::floor))),
     samples: ONE,
     ..PRIM
 };
@@ -113,6 +121,9 @@ pub static NUM_FLOORDIV: Op = Op {
         divisor(call)?;
         arithmetic(call, Dim::floordiv)
     }),
+    host: Some(HostOp::Number(|n| {
+        evaluate(n, |a, b| (b != 0).then(|| floor_div(a, b)), |a, b| (a / b).floor())
+    })),
     samples: TWO,
     ..PRIM
 };
@@ -122,6 +133,7 @@ pub static NUM_GE: Op = Op {
     doc: "Is `a` at least `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d >= 0))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| matches!(o, Some(Ordering::Greater | Ordering::Equal))))),
     samples: TWO,
     ..PRIM
 };
@@ -131,6 +143,7 @@ pub static NUM_GT: Op = Op {
     doc: "Is `a` above `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d > 0))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Greater)))),
     samples: TWO,
     ..PRIM
 };
@@ -140,6 +153,7 @@ pub static NUM_INT: Op = Op {
     doc: "As an integer, rounded towards zero.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    host: Some(HostOp::Number(|n| to_int(n, f64::trunc))),
     samples: ONE,
     ..PRIM
 };
@@ -163,6 +177,10 @@ pub static NUM_ITE: Op = Op {
         };
         one(kind, equals)
     }),
+    host: Some(HostOp::Number(|n| match n {
+        [c, a, b] => Ok(if truth(c)? { a.clone() } else { b.clone() }),
+        _ => Err(wrong("takes three numbers")),
+    })),
     samples: &[Sample("true, 1, 2"), Sample("false, 1.5, 2")],
     ..PRIM
 };
@@ -172,6 +190,7 @@ pub static NUM_LE: Op = Op {
     doc: "Is `a` at most `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d <= 0))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| matches!(o, Some(Ordering::Less | Ordering::Equal))))),
     samples: TWO,
     ..PRIM
 };
@@ -184,6 +203,7 @@ pub static NUM_LSHIFT: Op = Op {
         let shift = shift(call)?;
         bitwise(call, move |x, _| x.checked_shl(shift).unwrap_or(0))
     }),
+    host: Some(HostOp::Number(|n| bits(n, |a, b| a.checked_shl(u32::try_from(b).ok()?)))),
     samples: INTS,
     ..PRIM
 };
@@ -193,6 +213,7 @@ pub static NUM_LT: Op = Op {
     doc: "Is `a` below `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d < 0))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Less)))),
     samples: TWO,
     ..PRIM
 };
@@ -202,6 +223,7 @@ pub static NUM_MAX: Op = Op {
     doc: "The larger of both.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.max_with(y)))),
+    host: Some(HostOp::Number(|n| evaluate(n, |a, b| Some(a.max(b)), f64::max))),
     samples: TWO,
     ..PRIM
 };
@@ -211,6 +233,7 @@ pub static NUM_MIN: Op = Op {
     doc: "The smaller of both.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.min_with(y)))),
+    host: Some(HostOp::Number(|n| evaluate(n, |a, b| Some(a.min(b)), f64::min))),
     samples: TWO,
     ..PRIM
 };
@@ -223,6 +246,9 @@ pub static NUM_MOD: Op = Op {
         divisor(call)?;
         arithmetic(call, Dim::modulo)
     }),
+    host: Some(HostOp::Number(|n| {
+        evaluate(n, |a, b| (b != 0).then(|| floor_mod(a, b)), |a, b| a - b * (a / b).floor())
+    })),
     samples: TWO,
     ..PRIM
 };
@@ -232,6 +258,7 @@ pub static NUM_MUL: Op = Op {
     doc: "Product.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.mul(y)))),
+    host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_mul(b), |a, b| a * b))),
     samples: TWO,
     ..PRIM
 };
@@ -241,6 +268,7 @@ pub static NUM_NE: Op = Op {
     doc: "Do both differ?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| x.same(y).map(|same| !same))),
+    host: Some(HostOp::Number(|n| ordered(n, |o| o != Some(Ordering::Equal)))),
     samples: TWO,
     ..PRIM
 };
@@ -253,6 +281,10 @@ pub static NUM_NEG: Op = Op {
         let (kind, equals) = number(call, "a")?;
         one(common(kind, NumKind::Int), equals.map(|d| d.neg()))
     }),
+    host: Some(HostOp::Number(|n| match first(n)? {
+        Num::Float(x) => Ok(Num::Float(-x)),
+        other => Ok(Num::Int(int_of(other)?.checked_neg().ok_or_else(overflow)?)),
+    })),
     samples: ONE,
     ..PRIM
 };
@@ -266,6 +298,7 @@ pub static NUM_NOT: Op = Op {
         let known = equals.and_then(|d| d.known()).map(|n| Dim::Known(i64::from(n == 0)));
         one(NumKind::Bool, known)
     }),
+    host: Some(HostOp::Number(|n| Ok(Num::Bool(!truth(first(n)?)?)))),
     samples: &[Sample("true"), Sample("3")],
     ..PRIM
 };
@@ -275,6 +308,7 @@ pub static NUM_OR: Op = Op {
     doc: "Or: of bools, or bit by bit.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| bitwise(call, |x, y| x | y)),
+    host: Some(HostOp::Number(|n| bits(n, |a, b| Some(a | b)))),
     samples: BOOLS,
     ..PRIM
 };
@@ -284,6 +318,7 @@ pub static NUM_POW: Op = Op {
     doc: "`a` to the power of `b`; a float where `b` is a negative integer.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(power),
+    host: Some(HostOp::Number(raised)),
     samples: &[Sample("2, 5"), Sample("2, -1"), Sample("1.5, 2")],
     ..PRIM
 };
@@ -296,6 +331,7 @@ pub static NUM_RSHIFT: Op = Op {
         let shift = shift(call)?;
         bitwise(call, move |x, _| x >> shift.min(63))
     }),
+    host: Some(HostOp::Number(|n| bits(n, |a, b| a.checked_shr(u32::try_from(b).ok()?)))),
     samples: INTS,
     ..PRIM
 };
@@ -308,6 +344,7 @@ pub static NUM_SQRT: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    host: Some(HostOp::Number(|n| Ok(Num::Float(float_of(first(n)?)?.sqrt())))),
     samples: ONE,
     ..PRIM
 };
@@ -317,6 +354,7 @@ pub static NUM_SUB: Op = Op {
     doc: "Difference.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.sub(y)))),
+    host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_sub(b), |a, b| a - b))),
     samples: TWO,
     ..PRIM
 };
@@ -330,6 +368,13 @@ pub static NUM_TRUEDIV: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    host: Some(HostOp::Number(|n| match n {
+        [a, b] => match float_of(b)? {
+            0.0 => Err(wrong("division by zero")),
+            d => Ok(Num::Float(float_of(a)? / d)),
+        },
+        _ => Err(wrong("takes two numbers")),
+    })),
     samples: TWO,
     ..PRIM
 };
@@ -472,5 +517,93 @@ fn axis(call: &Call) -> Result<Option<usize>, OpError> {
         Some(_) if a.rank() == 0 => Err(call.error("a zero-dim tensor has no sizes")),
         Some(axis) => call.canonical_axis(axis, a.rank()).map(Some),
         None => Ok(None),
+    }
+}
+
+/// An error of working out a number.
+fn wrong(what: &str) -> OpError {
+    OpError { op: "num".into(), what: what.into() }
+}
+
+fn overflow() -> OpError {
+    wrong("the result does not fit 64 bits, or the divisor is zero")
+}
+
+fn first(n: &[Num]) -> Result<&Num, OpError> {
+    n.first().ok_or_else(|| wrong("takes a number"))
+}
+
+fn int_of(n: &Num) -> Result<i64, OpError> {
+    match n {
+        Num::Int(n) => Ok(*n),
+        Num::Bool(b) => Ok(i64::from(*b)),
+        Num::Dim(d) => d.known().ok_or_else(|| wrong("a size is not known")),
+        _ => Err(wrong("takes integers")),
+    }
+}
+
+fn float_of(n: &Num) -> Result<f64, OpError> {
+    match n {
+        Num::Float(x) => Ok(*x),
+        other => Ok(int_of(other)? as f64),
+    }
+}
+
+fn truth(n: &Num) -> Result<bool, OpError> {
+    Ok(float_of(n)? != 0.0)
+}
+
+/// Of two integers (or bools) the integer result, else the float one; as Python does.
+fn evaluate(
+    n: &[Num],
+    ints: impl Fn(i64, i64) -> Option<i64>,
+    floats: impl Fn(f64, f64) -> f64,
+) -> Result<Num, OpError> {
+    let [a, b] = n else { return Err(wrong("takes two numbers")) };
+    match (a, b) {
+        (Num::Float(_), _) | (_, Num::Float(_)) => Ok(Num::Float(floats(float_of(a)?, float_of(b)?))),
+        _ => ints(int_of(a)?, int_of(b)?).map(Num::Int).ok_or_else(overflow),
+    }
+}
+
+/// Integers raised to a negative power give a float.
+fn raised(n: &[Num]) -> Result<Num, OpError> {
+    let [a, b] = n else { return Err(wrong("takes two numbers")) };
+    match (a, b) {
+        (Num::Float(_), _) | (_, Num::Float(_)) => Ok(Num::Float(float_of(a)?.powf(float_of(b)?))),
+        _ => match u32::try_from(int_of(b)?) {
+            Ok(e) => int_of(a)?.checked_pow(e).map(Num::Int).ok_or_else(overflow),
+            Err(_) => Ok(Num::Float(float_of(a)?.powf(float_of(b)?))),
+        },
+    }
+}
+
+/// Bit by bit; of two bools a bool.
+fn bits(n: &[Num], f: impl Fn(i64, i64) -> Option<i64>) -> Result<Num, OpError> {
+    let [a, b] = n else { return Err(wrong("takes two numbers")) };
+    let result = f(int_of(a)?, int_of(b)?).ok_or_else(overflow)?;
+    let both_bools = matches!((a, b), (Num::Bool(_), Num::Bool(_)));
+    Ok(if both_bools { Num::Bool(result != 0) } else { Num::Int(result) })
+}
+
+/// A comparison; integers exactly, NaN as IEEE says.
+fn ordered(n: &[Num], holds: impl Fn(Option<Ordering>) -> bool) -> Result<Num, OpError> {
+    let [a, b] = n else { return Err(wrong("takes two numbers")) };
+    let order = match (a, b) {
+        (Num::Float(_), _) | (_, Num::Float(_)) => float_of(a)?.partial_cmp(&float_of(b)?),
+        _ => Some(int_of(a)?.cmp(&int_of(b)?)),
+    };
+    Ok(Num::Bool(holds(order)))
+}
+
+/// Rounded to an integer; an error for what no i64 holds.
+fn to_int(n: &[Num], round: impl Fn(f64) -> f64) -> Result<Num, OpError> {
+    match first(n)? {
+        Num::Float(x) => {
+            let r = round(*x);
+            let fits = r >= i64::MIN as f64 && r < i64::MAX as f64;
+            if fits { Ok(Num::Int(r as i64)) } else { Err(overflow()) }
+        }
+        other => Ok(Num::Int(int_of(other)?)),
     }
 }

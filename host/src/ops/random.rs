@@ -7,7 +7,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, broadcast_to, number_for, to_dtype};
 use super::meta::DEFAULT_FLOAT;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
 use crate::ir::{Arg, Device, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -38,6 +38,7 @@ pub static NEXT_PHILOX: Op = Op {
         Ok(vec![Some(number.clone()), Some(number)])
     }),
     traits: Traits::HOST.and(Traits::EFFECT),
+    host: Some(HostOp::NextPhilox),
     samples: &[Sample("n=16")],
     ..PRIM
 };
@@ -216,7 +217,7 @@ pub static TORCH_NATIVE_DROPOUT_BACKWARD: Op = Op {
         overloads: &["native_dropout_backward.default"],
         import: Import::Map("g=grad_output mask scale"),
     }],
-    samples: &[Sample("T[2, 3], bool[2, 3], 2.0"), Sample("T[0], bool[0], 1.5")],
+    samples: &[Sample("T[2, 3], bool[2, 3], scale=2.0"), Sample("T[0], bool[0], scale=1.5")],
     ..COMPOSITE
 };
 

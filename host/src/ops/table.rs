@@ -19,6 +19,11 @@ static FAMILIES: &[&[&Op]] = &[
     super::norm::OPS,
     super::indexing::OPS,
     super::attention::OPS,
+    super::loss::OPS,
+    super::conv::OPS,
+    super::pool::OPS,
+    super::resample::OPS,
+    super::recurrent::OPS,
 ];
 
 struct Table {

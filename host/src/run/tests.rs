@@ -216,7 +216,6 @@ trace forward(
 ";
 
 #[test]
-#[cfg(any())]
 fn state_is_swapped_at_the_end_and_untouched_by_a_failed_run() {
     let a = Tensor::from_slice(&[1f32, 2.0, 3.0], &[3]).expect("three");
     let b = Tensor::from_slice(&[10f32, 20.0, 30.0], &[3]).expect("three");

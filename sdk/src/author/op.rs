@@ -242,7 +242,7 @@ impl<'a> Op<'a> {
             ));
         }
         let bad = |what: &'static str| move || Error::invalid(what);
-        // SAFETY (this and the following): the caller vouches for the pointers.
+        // SAFETY: the caller vouches for the pointers.
         let name = unsafe { desc.name.text() }.ok_or_else(bad("the op's name is not text"))?;
         // SAFETY: as above.
         let origin = unsafe { desc.origin.text() }.ok_or_else(bad("the op's origin is not text"))?;
@@ -673,7 +673,7 @@ unsafe fn read_arg<'a>(arg: &'a raw::Arg) -> Option<ArgRef<'a>> {
     Some(match arg.kind {
         arg_kind::NONE => ArgRef::None,
         arg_kind::TENSOR => ArgRef::Tensor(usize::try_from(arg.value).ok()?),
-        // SAFETY (all below): passed on.
+        // SAFETY: passed on.
         arg_kind::TENSORS => ArgRef::Tensors(unsafe { list(arg) }?.as_slice()?),
         arg_kind::INT => ArgRef::Int(arg.value as i64),
         arg_kind::FLOAT => ArgRef::Float(f64::from_bits(arg.value)),

@@ -36,7 +36,7 @@ impl Services {
         }
         // SAFETY: the host's text lives as long as the process.
         let host_name = unsafe { host.name.text() }.unwrap_or("").to_owned();
-        // SAFETY (all fields): each id goes with its table's type.
+        // SAFETY: each id goes with its table's type.
         unsafe {
             Ok(Arc::new(Services {
                 ctx: host.ctx,

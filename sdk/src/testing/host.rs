@@ -62,6 +62,7 @@ struct TestPlugin<E>(std::marker::PhantomData<E>);
 impl<E: Executor> Plugin for TestPlugin<E> {
     const MANIFEST: &'static str = "";
     const EXECUTORS: &'static [ExecutorDecl] = &[ExecutorDecl::of::<E>("")];
+    const OWNS_LOG: bool = false;
 }
 
 const GUARD: u8 = 0xC3;
@@ -211,8 +212,8 @@ impl Host {
         outputs
             .into_iter()
             .enumerate()
-            .map(|(idx, output)| match given.iter().position(|(of, ..)| *of == idx) {
-                Some(at) => Ok(*given.swap_remove(at).1),
+            .map(|(idx, output)| match given.iter().position(|other| other.output == idx) {
+                Some(at) => Ok(*given.swap_remove(at).tensor),
                 None => output.finish(idx),
             })
             .collect()

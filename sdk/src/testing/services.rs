@@ -35,9 +35,16 @@ pub(super) struct Context {
 /// What `run` points at.
 pub(super) struct Run {
     pub outputs: Vec<(Dtype, Vec<i64>)>,
-    pub allocated: RefCell<Vec<(usize, Box<Tensor>, Box<TensorView>)>>,
+    pub allocated: RefCell<Vec<Allocated>>,
     pub cancelled: AtomicBool,
     pub threads: usize,
+}
+
+/// An output that a kernel asked memory for.
+pub(super) struct Allocated {
+    pub output: usize,
+    pub tensor: Box<Tensor>,
+    _view: Box<TensorView>,
 }
 
 impl Context {
@@ -203,7 +210,7 @@ unsafe extern "C" fn alloc_output(
     if !fits
         || (claimed != 0 && claimed != dtype.code())
         || !expected.contains(&-1)
-        || allocated.iter().any(|(of, ..)| *of == output as usize)
+        || allocated.iter().any(|other| other.output == output as usize)
     {
         return status::INVALID_ARGUMENT;
     }
@@ -219,7 +226,7 @@ unsafe extern "C" fn alloc_output(
     let view = Box::new(tensor.raw());
     // SAFETY: writable during the call; the box keeps its place until the run ends.
     unsafe { out.write(&raw const *view) };
-    allocated.push((output as usize, tensor, view));
+    allocated.push(Allocated { output: output as usize, tensor, _view: view });
     status::OK
 }
 

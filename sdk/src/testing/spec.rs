@@ -180,14 +180,15 @@ pub(super) struct Desc<'a> {
     inputs: Vec<raw::TensorDesc>,
     outputs: Vec<raw::TensorDesc>,
     numbers: Vec<raw::NumberDesc>,
-    _lists: Vec<Lists>,
+    _lists: Vec<Kept>,
     _strides: Vec<Vec<i64>>,
 }
 
-enum Lists {
+/// What argument lists point at.
+enum Kept {
     Ints(#[allow(dead_code)] Vec<i64>),
     Bools(#[allow(dead_code)] Vec<u8>),
-    Lists(#[allow(dead_code)] Vec<Array<i64>>),
+    Arrays(#[allow(dead_code)] Vec<Array<i64>>),
 }
 
 impl<'a> Desc<'a> {
@@ -263,7 +264,7 @@ fn output_to_abi(output: &OutputSpec, when: When, keep: &mut Vec<Vec<i64>>) -> r
     }
 }
 
-fn arg_to_abi(name: &str, arg: &Arg, keep: &mut Vec<Lists>) -> raw::Arg {
+fn arg_to_abi(name: &str, arg: &Arg, keep: &mut Vec<Kept>) -> raw::Arg {
     let mut out = raw::Arg {
         name: Str::new(name),
         kind: arg_kind::NONE,
@@ -277,7 +278,7 @@ fn arg_to_abi(name: &str, arg: &Arg, keep: &mut Vec<Lists>) -> raw::Arg {
     };
     let mut list = |out: &mut raw::Arg, values: Vec<i64>| {
         (out.list, out.list_len) = (values.as_ptr().cast::<c_void>(), values.len() as u64);
-        keep.push(Lists::Ints(values));
+        keep.push(Kept::Ints(values));
     };
     match arg {
         Arg::None => {}
@@ -310,13 +311,13 @@ fn arg_to_abi(name: &str, arg: &Arg, keep: &mut Vec<Lists>) -> raw::Arg {
             let bytes: Vec<u8> = values.iter().map(|value| u8::from(*value)).collect();
             out.kind = arg_kind::BOOLS;
             (out.list, out.list_len) = (bytes.as_ptr().cast(), bytes.len() as u64);
-            keep.push(Lists::Bools(bytes));
+            keep.push(Kept::Bools(bytes));
         }
         Arg::Lists(lists) => {
             let arrays: Vec<Array<i64>> = lists.iter().map(|list| Array::new(list)).collect();
             out.kind = arg_kind::LISTS;
             (out.list, out.list_len) = (arrays.as_ptr().cast(), arrays.len() as u64);
-            keep.push(Lists::Lists(arrays));
+            keep.push(Kept::Arrays(arrays));
         }
         Arg::Slot(slot) => (out.kind, out.value) = (arg_kind::NUMBER, *slot as u64),
     }

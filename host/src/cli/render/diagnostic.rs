@@ -12,6 +12,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
+use thunderhead::claim::ClaimError;
 
 use super::Paint;
 
@@ -31,6 +32,29 @@ pub fn render(diagnostic: &dyn Diagnostic, paint: Paint) -> String {
         let _ = writeln!(text, "{}: {} errors", paint.error("error"), related.len());
     }
     text
+}
+
+/// An op that nobody takes: everybody's reason in columns, then what to do.
+pub fn unclaimed(error: &ClaimError, paint: Paint) -> Option<String> {
+    let ClaimError::Unclaimed { origin, source_line, refusals, .. } = error else { return None };
+    let mut text = format!("{}[claim::unclaimed]: {error}\n", paint.error("error"));
+    let source = source_line.as_ref().map(|line| format!("\n{line}")).unwrap_or_default();
+    field("where", &format!("{origin}{source}"), paint, &mut text);
+    let names = refusals.iter().map(|refusal| refusal.executor.len()).max().unwrap_or(0);
+    let codes = refusals.iter().map(|refusal| refusal.code.len()).max().unwrap_or(0);
+    let reasons: Vec<String> = refusals
+        .iter()
+        .map(|refusal| {
+            let at = refusal.at.as_ref().map(|at| format!(" [{at}]")).unwrap_or_default();
+            let (who, code, sentence) = (&refusal.executor, &refusal.code, &refusal.sentence);
+            format!("{who:<names$}  {code:<codes$}  {sentence}{at}")
+        })
+        .collect();
+    field("why", &reasons.join("\n"), paint, &mut text);
+    // The library's help repeats the reasons, for who has no columns; the advice is its last line.
+    let help = error.help().map(|help| help.to_string()).unwrap_or_default();
+    field("help", help.lines().last().unwrap_or(""), paint, &mut text);
+    Some(text)
 }
 
 /// The diagnostic as a warning, whatever it says of itself: an error that stops nothing here.

@@ -3,12 +3,11 @@
 //! Registers: the inputs first, then the outputs, then what calls leave behind. A tape holds no memory of the program's
 //! and never changes, so that runs of it may overlap.
 
-use std::collections::BTreeSet;
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use thunderhead_sdk::{Dtype, Error, Log};
+use thunderhead_sdk::{Dtype, Error};
 
 use super::ffi;
 
