@@ -28,6 +28,7 @@ mod session;
 pub mod compare;
 pub mod tensor_files;
 
+pub mod autodiff;
 pub mod claim;
 pub mod config;
 pub mod frontend;

@@ -65,7 +65,9 @@ pub mod author;
 #[doc(hidden)]
 pub use author::__private;
 pub use author::*;
+pub mod dlpack;
 pub mod testing;
 
 pub use half;
+pub use log;
 pub use num_complex;

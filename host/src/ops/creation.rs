@@ -233,7 +233,12 @@ pub static TORCH_FULL_LIKE: Op = Op {
             }),
         },
     ],
-    samples: &[Sample("T[2, 3], value=1"), Sample("T[2], value=2.5, dtype=f64"), Sample("T[], value=0"), Sample("T[0, 2], value=1")],
+    samples: &[
+        Sample("T[2, 3], value=1"),
+        Sample("T[2], value=2.5, dtype=f64"),
+        Sample("T[], value=0"),
+        Sample("T[0, 2], value=1"),
+    ],
     ..COMPOSITE
 };
 

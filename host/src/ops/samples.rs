@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn text_becomes_arguments_in_schema_order() {
         let schema = Schema::parse(
-            "(xs: Tensor[], a: Tensor|num, *, mode: str{x|y} = x, dims: dims? = None) -> Tensor",
+            "(xs: Tensor[], a: Tensor|num, *, mode: str{x|y} = x, dims: dims? = None, dtype: dtype? = None) -> Tensor",
         )
         .expect("a valid signature");
         let sample = Sample("[T[2, 3]{pos}, none], complex(1.5, -inf), dims=[2, -1], dtype=T");
@@ -281,7 +281,9 @@ mod tests {
     #[test]
     fn faults_say_what_they_are() {
         let schema = Schema::parse("(a: Tensor, axis: int) -> Tensor").expect("a valid signature");
-        for bad in ["T[2]", "T[2], 3", "T[x], axis=1", "T[2]{huge}, axis=1", "T[2], axis=what", "T[2], axes=1"] {
+        for bad in
+            ["T[2]", "T[2], 3", "T[x], axis=1", "T[2]{huge}, axis=1", "T[2], axis=what", "T[2], axes=1"]
+        {
             assert!(Sample(bad).read(&schema).is_err(), "{bad}");
         }
     }

@@ -124,6 +124,8 @@ pub trait Plugin: 'static {
     const MANIFEST: &'static str;
     /// Its executors.
     const EXECUTORS: &'static [ExecutorDecl];
+    /// Whether it has a copy of the `log` crate of its own, as a `cdylib` has.
+    const OWNS_LOG: bool;
 }
 
 struct Of<P>(std::marker::PhantomData<P>);
@@ -221,6 +223,9 @@ unsafe extern "C" fn create<P: Plugin>(host: *const HostV1, name: Str, out: *mut
         Err(error) => return error.kind().status(),
     };
     guarded(&services, || {
+        if P::OWNS_LOG {
+            super::log_bridge::set(&services);
+        }
         // SAFETY: readable during the call.
         let name = unsafe { name.text() }.ok_or_else(|| Error::invalid("the executor's name is not text"))?;
         let decl = P::EXECUTORS.iter().find(|decl| decl.name == name);

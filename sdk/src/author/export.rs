@@ -12,6 +12,9 @@
 #[macro_export]
 macro_rules! define_plugin {
     (manifest: $manifest:expr, executors: { $($name:literal => $executor:ty),+ $(,)? } $(,)?) => {
+        $crate::define_plugin! { @owns_log: false, manifest: $manifest, executors: { $($name => $executor),+ } }
+    };
+    (@owns_log: $owns_log:literal, manifest: $manifest:expr, executors: { $($name:literal => $executor:ty),+ }) => {
         /// The plugin's manifest.
         pub const MANIFEST: &str = $manifest;
 
@@ -22,6 +25,7 @@ macro_rules! define_plugin {
                 const MANIFEST: &'static str = MANIFEST;
                 const EXECUTORS: &'static [$crate::__private::ExecutorDecl] =
                     &[$($crate::__private::ExecutorDecl::of::<$executor>($name)),+];
+                const OWNS_LOG: bool = $owns_log;
             }
             const { $crate::__private::entry_of::<ThisPlugin>() }
         }
@@ -44,7 +48,7 @@ macro_rules! export_plugin {
     (manifest: $manifest:expr, executors: { $($name:literal => $executor:ty),+ $(,)? } $(,)?) => {
         // A block and not a module: the executors' types are then found wherever the line stands.
         const _: () = {
-            $crate::define_plugin! { manifest: $manifest, executors: { $($name => $executor),+ } }
+            $crate::define_plugin! { @owns_log: true, manifest: $manifest, executors: { $($name => $executor),+ } }
             $crate::export_plugin! { manifest: MANIFEST, entry: entry }
         };
     };

@@ -16,11 +16,13 @@ pub use create::{Create, Log, Options};
 mod call;
 pub use call::{Binding, Call, Inputs, Outputs, Parallel, Parts};
 mod view;
+pub(crate) use view::check as check_view;
 pub use view::{Elements, ElementsMut, Iter, View, ViewMut, dense_strides};
 pub mod walk;
 pub use walk::Walk;
 pub(crate) mod border;
 mod export;
+mod log_bridge;
 mod services;
 
 /// What the macros expand to. Not for authors.

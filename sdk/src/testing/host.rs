@@ -62,6 +62,7 @@ struct TestPlugin<E>(std::marker::PhantomData<E>);
 impl<E: Executor> Plugin for TestPlugin<E> {
     const MANIFEST: &'static str = "";
     const EXECUTORS: &'static [ExecutorDecl] = &[ExecutorDecl::of::<E>("")];
+    const OWNS_LOG: bool = false;
 }
 
 const GUARD: u8 = 0xC3;

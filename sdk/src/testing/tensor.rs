@@ -136,6 +136,12 @@ impl Tensor {
         self.offset_elems == 0 && self.strides == dense_strides(&self.dims)
     }
 
+    /// The tensor as it would cross, borrowed.
+    #[cfg(test)]
+    pub(crate) fn raw_view(&self) -> TensorView {
+        self.raw()
+    }
+
     pub(super) fn raw(&self) -> TensorView {
         let dense = self.is_dense();
         let start = self.memory.bytes().as_ptr().cast_mut();
