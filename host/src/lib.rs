@@ -27,6 +27,7 @@ mod program;
 mod session;
 pub mod tensor_files;
 
+pub mod autodiff;
 pub mod claim;
 pub mod config;
 pub mod frontend;

@@ -66,23 +66,23 @@ pub(super) fn kind_name(kind: FaultKind) -> &'static str {
     }
 }
 
-/// The answer of `check_op`, `OK` excluded.
-pub(super) fn refusal(who: &Who, status: Status) -> Refusal {
+/// The refusal of a check that failed.
+pub(super) fn failed_check(who: &Who, kind: FaultKind, message: &str) -> Refusal {
+    let code = if kind == FaultKind::Panic { codes::PLUGIN_PANICKED } else { codes::PLUGIN_FAILED };
+    Refusal::new(&who.executor, code, format!("its check failed ({}): {message}", kind_name(kind)))
+}
+
+/// The refusal behind an answer of `check_op` that is not `OK`, or the failure that it is.
+pub(super) fn refused(who: &Who, status: Status) -> Result<Refusal, (FaultKind, String)> {
     if status != status::REFUSED {
-        let (kind, message) = failure(status);
-        let code = if kind == FaultKind::Panic { codes::PLUGIN_PANICKED } else { codes::PLUGIN_FAILED };
-        return Refusal::new(
-            &who.executor,
-            code,
-            format!("its check failed ({}): {message}", kind_name(kind)),
-        );
+        return Err(failure(status));
     }
     let Some(said) = services::take_refusal() else {
-        return Refusal::new(&who.executor, codes::CHECK, "it refused and gave no reason");
+        return Ok(Refusal::new(&who.executor, codes::CHECK, "it refused and gave no reason"));
     };
     if !is_code(&said.code) {
         let sentence = format!("it refused with `{}`, which is no code: {}", said.code, said.sentence);
-        return Refusal::new(&who.executor, codes::CHECK, sentence);
+        return Ok(Refusal::new(&who.executor, codes::CHECK, sentence));
     }
     let code = format!("{}::{}", who.executor, said.code);
     let mut refusal = Refusal::new(&who.executor, &code, said.sentence);
@@ -92,7 +92,7 @@ pub(super) fn refusal(who: &Who, status: Status) -> Refusal {
         (None, Some((dim, value))) => Some(format!("dim {dim} = {value}")),
         (None, None) => None,
     };
-    refusal
+    Ok(refusal)
 }
 
 fn is_code(code: &str) -> bool {

@@ -91,9 +91,9 @@ impl Instance {
         Err((kind, message))
     }
 
-    /// Notes a panic that was answered by `check_op`.
-    pub fn note_status(&self, answer: Status) {
-        if answer == status::PANIC {
+    /// Quarantines after a panic.
+    pub fn note(&self, kind: FaultKind) {
+        if kind == FaultKind::Panic {
             self.quarantine();
         }
     }

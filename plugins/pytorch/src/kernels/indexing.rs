@@ -89,7 +89,6 @@ pub static ROWS: &[Row] = &[
     }),
     call("torch.take", "take", "a index"),
     call("torch.take_along_dim", "take_along_dim", "a index axis"),
-    call("torch.assert_async", "_assert_async.msg", "cond message"),
 ];
 
 /// What happens to values that meet in one element.

@@ -3,7 +3,7 @@
 use thunderhead_sdk::{ArgRef, Dtype, Refusal};
 
 use crate::aten::Arg;
-use crate::recipe::{Recipe, Row, copy, form, pointwise, pointwise_with};
+use crate::recipe::{Recipe, Row, call, copy, form, pointwise, pointwise_with, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
@@ -222,6 +222,9 @@ pub static ROWS: &[Row] = &[
     pointwise_with("torch.lerp", lerp),
     pointwise_with("torch.masked_fill", masked_fill),
     pointwise("torch.where", "where.self", "pred a b"),
+    // Conditions that the model states; one that does not hold is an error with its message.
+    with("prims.check", check),
+    call("torch.assert_async", "_assert_async.msg", "cond message"),
     // Where they draw, they are refused before.
     copy("torch.dropout"),
     pointwise("torch.native_dropout", "native_dropout", "a p train"),
@@ -315,6 +318,14 @@ fn masked_fill(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         recipe.call("masked_fill.Scalar", "a mask value")
     } else {
         recipe.call("where.self", "mask value a")
+    }
+}
+
+/// Conditions on numbers are the host's.
+fn check(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    match recipe.op.tensor("cond") {
+        Some(_) => recipe.call("_assert_async.msg", "cond message"),
+        None => Err(form("the condition is no tensor".into()).attribute("cond")),
     }
 }
 
