@@ -199,6 +199,92 @@ fn sizes_decided_by_kernels_are_checked() {
     }
 }
 
+/// Runs the command on `prims.neg` of three numbers, with this config and these plugins; gives exit code, stdout and
+/// stderr.
+fn command(name: &str, config: &str, plugins: &[&std::path::Path]) -> (i32, String, String) {
+    let dir = build_dir().join(format!("command-{name}"));
+    std::fs::create_dir_all(&dir).expect("own folder");
+    let paths: Vec<String> = plugins.iter().map(|path| format!("{:?}", path.display().to_string())).collect();
+    let config = format!("config = 1\n{config}\n[plugins]\npaths = [{}]\n", paths.join(", "));
+    std::fs::write(dir.join("config.toml"), config).expect("own folder");
+    let trace = "thunderhead trace 1.0\n\ntrace forward(%x: f32[3] input \"in0\") stage acquired {\n    \
+                 %y: f32[3] = prims.neg(%x)\n    return %y as \"out0\"\n}\n";
+    std::fs::write(dir.join("neg.trace"), trace).expect("own folder");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_thunderhead"))
+        .args(["run", "neg.trace", "--config", "./config.toml", "--color", "never"])
+        .current_dir(&dir)
+        .env_remove("THUNDERHEAD_PLUGINS")
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .expect("the command starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+/// Checks the exit code, and that the error names the code and these words.
+#[track_caller]
+fn exits(name: &str, config: &str, plugin: &std::path::Path, exit: i32, words: &[&str]) {
+    let (code, out, err) = command(name, config, &[plugin]);
+    assert_eq!(code, exit, "{out}{err}");
+    for word in words {
+        assert!(err.contains(word), "`{word}` is not in: {err}");
+    }
+}
+
+const ONLY_BROKEN: &str = "executors = [\"broken\"]\nlast_resort = \"none\"";
+
+#[test]
+fn the_command_says_what_is_wrong_by_its_exit_code() {
+    exits("good", ONLY_BROKEN, &broken("cli_good", MANIFEST, &[]), 0, &[]);
+    let load: [(&str, String, &[&str], &str); 8] = [
+        ("cli_major", MANIFEST.to_owned(), &["FALSE_ABI_MAJOR=7"], "load::abi_major"),
+        ("cli_target", MANIFEST.to_owned(), &["FALSE_TARGET=\"sparc\""], "load::target"),
+        ("cli_bare", MANIFEST.to_owned(), &["BARE"], "load::no_probe"),
+        ("cli_needs", MANIFEST.replace("\"kernel/1\"", "\"warp/1\""), &[], "load::missing_table"),
+        ("cli_liar", MANIFEST.to_owned(), &["LIAR"], "load::manifest_lies"),
+        ("cli_abort", MANIFEST.to_owned(), &["FALSE_PANICS=2"], "load::panic_abort"),
+        ("cli_create", MANIFEST.to_owned(), &["WRONG=CREATE_FAILS"], "load::create_failed"),
+        ("cli_away", MANIFEST.to_owned(), &["WRONG=NOT_AVAILABLE"], "load::unavailable"),
+    ];
+    for (name, manifest, defines, code) in load {
+        exits(name, ONLY_BROKEN, &broken(name, &manifest, defines), 4, &[code]);
+    }
+    let run: [(&str, &str, &[&str]); 5] = [
+        ("cli_check", "UNKNOWN_STATUS_IN_CHECK", &["broken 0.1.0", "prims.neg", "status 99"]),
+        ("cli_make", "MAKE_FAILS", &["broken 0.1.0", "prims.neg", "not on a Tuesday"]),
+        ("cli_strides", "STRIDES_OVERLAP", &["broken 0.1.0", "run::bad_answer"]),
+        ("cli_run", "RUN_FAILS", &["broken 0.1.0", "prims.neg", "the numbers were too sad"]),
+        ("cli_panic", "PANICS_IN_RUN", &["run::plugin_panicked", "a C plugin can say so, too"]),
+    ];
+    for (name, wrong, words) in run {
+        let manifest = MANIFEST
+            .replace("check = true", if name == "cli_strides" { "ranks = [1, 1]" } else { "check = true" });
+        let plugin = broken(name, &manifest, &[&format!("WRONG={wrong}")]);
+        exits(name, ONLY_BROKEN, &plugin, 7, words);
+    }
+}
+
+#[test]
+fn panics_of_rust_plugins_end_a_command_with_its_exit_code() {
+    for name in ["panics_in_check", "panics_in_make", "panics_in_bind", "panics_in_run"] {
+        let config = format!("executors = [\"{name}\"]");
+        exits(name, &config, &rust_broken(), 7, &["run::plugin_panicked", "rust-broken 0.1.0", name]);
+    }
+    let config = "executors = [\"panics_in_create\"]";
+    exits("panics_in_create", config, &rust_broken(), 4, &["load::create_panicked"]);
+    exits("other_dtype", "executors = [\"other_dtype\"]", &rust_broken(), 7, &["the kernel reads f64"]);
+}
+
+#[test]
+fn with_on_error_next_somebody_else_takes_over() {
+    for name in ["panics_in_check", "panics_in_make", "panics_in_bind", "panics_in_run", "other_dtype"] {
+        let config = format!("executors = [\"{name}\", \"panics_in_drop\"]\n[run]\non_error = \"next\"");
+        let (code, out, err) = command(&format!("next_{name}"), &config, &[&rust_broken()]);
+        // What takes over panics when it is let go of, which comes after all that matters.
+        assert_eq!(code, 0, "{name}: {out}{err}");
+    }
+}
+
 fn rust_broken() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| rust_plugin("broken/rust_broken", "rust_broken", &[])).clone()
@@ -291,6 +377,66 @@ fn panic_abort_is_refused_before_it_runs() {
     let path = rust_plugin("broken/rust_broken", "rust_broken", &["-Cpanic=abort"]);
     let error = load(&path, "panics_in_run", &[]).expect_err("would end the process");
     says(&error, "load::panic_abort", &["abort", "profile"]);
+}
+
+/// A plugin that is linked into the host: it panics at its first run.
+mod linked {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use thunderhead_sdk::{Call, Create, Error, Executor, Kernel, Op, define_plugin};
+
+    pub static MADE: AtomicU32 = AtomicU32::new(0);
+
+    struct Linked {
+        turn: u32,
+    }
+
+    impl Executor for Linked {
+        fn create(_: &Create<'_>) -> Result<Self, Error> {
+            Ok(Linked { turn: MADE.fetch_add(1, Ordering::SeqCst) })
+        }
+        fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
+            Ok(Box::new(Falls { turn: self.turn }))
+        }
+    }
+
+    struct Falls {
+        turn: u32,
+    }
+
+    impl Kernel for Falls {
+        fn run(&self, call: &mut Call<'_>) -> Result<(), Error> {
+            assert!(self.turn > 0, "the first one falls");
+            let (inputs, outputs) = call.io();
+            outputs.get(0).map(&inputs.get(0), |x: f32| -x)
+        }
+    }
+
+    define_plugin! {
+        manifest: "manifest = 1\nid = \"linked\"\nversion = \"0.1.0\"\nabi = \"0.1\"\nir = \"1\"\nneeds = []\n\
+                   [[executor]]\nname = \"linked\"\n[[executor.claim]]\nops = [\"prims.neg\"]\n",
+        executors: { "linked" => Linked },
+    }
+}
+
+/// What is linked in comes through the same door, and is made anew after a panic: its kernels of before stay unusable.
+#[test]
+fn a_linked_plugin_is_made_anew() {
+    let mut found = loader::find(&[]);
+    found.add_linked(linked::MANIFEST).expect("a manifest");
+    let mut request = request("linked", &[]);
+    request.linked = vec![("linked".to_owned(), linked::entry())];
+    let executor = loader::load(&found, &request).remove(0).result.expect("loads");
+    let x = f32s(&[2], &[1.0, 2.0]);
+    let io = io_of(&neg(&x), &[&x]);
+    let mut before = make(&executor, &neg(&x)).expect("makes").bind(&io).expect("binds");
+    assert_eq!(step(before.as_mut()).expect_err("falls").kind, FaultKind::Panic);
+    assert!(!executor.is_quarantined());
+    assert_eq!(
+        run(&executor, &neg(&x), &[&x]).expect("is anew")[0].to_vec::<f32>().expect("f32"),
+        [-1.0, -2.0]
+    );
+    assert_eq!(step(before.as_mut()).expect_err("stays fallen").kind, FaultKind::Panic);
+    assert_eq!(linked::MADE.load(std::sync::atomic::Ordering::SeqCst), 2);
 }
 
 /// Builds a library with one function, in a folder with a version.

@@ -253,7 +253,8 @@ impl Host {
             options,
         )?;
         let retry = self.resolved.on_error.value == OnError::Next;
-        Ok(Session::new(inner, self.resolved.clone(), bans, retry))
+        let executors = self.executors.values().cloned().collect();
+        Ok(Session::new(inner, self.resolved.clone(), bans, retry, executors))
     }
 
     /// The order with the config's limits, for one session.

@@ -25,8 +25,10 @@ mod error;
 mod host;
 mod program;
 mod session;
+pub mod compare;
 pub mod tensor_files;
 
+pub mod autodiff;
 pub mod claim;
 pub mod config;
 pub mod frontend;

@@ -45,7 +45,7 @@ impl Program {
     pub fn from_trace_text(name: &str, text: &str) -> Result<Program, Error> {
         let bad = |faults: Faults| Error::Trace(TraceErrors::new(name, text, faults));
         let parsed = ir::text::parse(text, crate::ops::schemas()).map_err(bad)?;
-        let faults = ir::verify::verify(&parsed.module);
+        let faults = crate::ops::check::faults(&parsed.module);
         if let Some(faults) = parsed.source.locate_all(text, faults) {
             return Err(bad(faults));
         }
@@ -278,5 +278,75 @@ fn described(name: &str, ty: &Type) -> String {
             format!("`{name}`, {}[{}]", tensor.dtype, dims.join(", "))
         }
         Type::Number(number) => format!("`{name}`, {}", number.kind.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+thunderhead trace 1.0
+
+dim s0 in 1..64
+
+trace forward(
+    %x: f32[s0, 2] input \"in0\",
+    %gain: float input \"in2\",
+) stage acquired model \"small\" {
+    %y: f32[s0, 2] = torch.mul(%x, %gain)
+    return %y as \"out0\"
+}
+";
+
+    fn program() -> Program {
+        Program::from_trace_text("small.trace", TEXT).expect("a good trace")
+    }
+
+    fn arrange(given: &[(&str, Value)]) -> Result<Vec<Value>, String> {
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        program().arrange(given, &mut |_, _| None).map_err(|error| error.to_string())
+    }
+
+    fn matrix() -> Value {
+        Value::Tensor(Tensor::from_slice(&[1.0f32, 2.0], &[1, 2]).expect("two elements"))
+    }
+
+    #[test]
+    fn inputs_go_by_position_or_by_the_models_names() {
+        for names in [["in0", "in2"], ["x", "gain"], ["in0", "gain"]] {
+            let values =
+                arrange(&[(names[0], matrix()), (names[1], Value::Float(2.0))]).expect("both are given");
+            assert!(matches!(&values[..], [Value::Tensor(_), Value::Float(_)]), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn inputs_that_do_not_fit_are_named() {
+        let missing = arrange(&[("in0", matrix())]).expect_err("in2 is missing");
+        assert_eq!(missing, "input `in2` is missing: `gain`, float");
+        let twice = arrange(&[("in0", matrix()), ("x", matrix())]).expect_err("one of them");
+        assert_eq!(twice, "input `in0` is given twice, as `in0` and as `x`");
+        let unknown = arrange(&[("in9", Value::None)]).expect_err("there is none");
+        assert_eq!(unknown, "the program has no input `in9`");
+    }
+
+    #[test]
+    fn positions_that_a_trace_does_not_take_are_constants() {
+        let all = [("in0", matrix()), ("in1", Value::None), ("in2", Value::Float(2.0))];
+        assert_eq!(arrange(&all).expect("none is none").len(), 2);
+        let wrong = [("in0", matrix()), ("in1", Value::Int(3)), ("in2", Value::Float(2.0))];
+        let error = arrange(&wrong).expect_err("it is not none");
+        assert_eq!(error, "input `in1` was exported as the constant none, 3 was given");
+    }
+
+    #[test]
+    fn faults_of_a_trace_have_their_place() {
+        use miette::Diagnostic;
+        let error = Program::from_trace_text("t.trace", &TEXT.replace("(%x, %gain)", "(%x, %gian)"));
+        let error = error.expect_err("an undefined value");
+        let first = error.related().into_iter().flatten().next().expect("one fault");
+        let label = first.labels().into_iter().flatten().next().expect("a place");
+        assert_eq!(&TEXT.replace("gain)", "gian)")[label.offset()..label.offset() + label.len()], "%gian");
     }
 }

@@ -9,6 +9,7 @@ use crate::config::{Expect, LastResort, Resolved};
 use crate::error::{Error, ExpectationErrors, Violation};
 use crate::host::Bans;
 use crate::ir::{Module, Name};
+use crate::loader::LoadedExecutor;
 use crate::memory::Tensor;
 use crate::plan::{Fault, FaultKind, PlanError, PlanFile};
 use crate::run::{self, CompileError, Compiled, RunError, SessionError, Value};
@@ -20,13 +21,21 @@ pub struct Session {
     bans: Bans,
     /// `on_error = "next"`.
     retry: bool,
+    /// Who may fail while it is asked.
+    executors: Vec<Arc<LoadedExecutor>>,
     /// Compiled programs whose expectations hold.
     checked: Mutex<Vec<Weak<Compiled>>>,
 }
 
 impl Session {
-    pub(crate) fn new(inner: run::Session, config: Arc<Resolved>, bans: Bans, retry: bool) -> Session {
-        Session { inner, config, bans, retry, checked: Mutex::new(Vec::new()) }
+    pub(crate) fn new(
+        inner: run::Session,
+        config: Arc<Resolved>,
+        bans: Bans,
+        retry: bool,
+        executors: Vec<Arc<LoadedExecutor>>,
+    ) -> Session {
+        Session { inner, config, bans, retry, executors, checked: Mutex::new(Vec::new()) }
     }
 
     /// The program.
@@ -66,6 +75,24 @@ impl Session {
         self.again_without_failing(|| self.inner.run_written(inputs))
     }
 
+    /// Runs the forward for gradients: outputs, new values of written inputs, and the tape for the backward.
+    pub fn forward(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>, run::Tape<'_>), Error> {
+        self.again_without_failing(|| self.inner.forward(inputs, request))
+    }
+
+    /// The augmented forward and the backward for inputs like these, without running them.
+    pub fn differentiated(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<Arc<run::Differentiated>, Error> {
+        self.again_without_failing(|| self.inner.differentiated(inputs, request))
+    }
+
     /// State by name, as it is now.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>, Error> {
         Ok(self.inner.state()?)
@@ -90,7 +117,16 @@ impl Session {
     /// Each round bans one executor from one op, so there are only so many.
     fn again_without_failing<T>(&self, work: impl Fn() -> Result<T, SessionError>) -> Result<T, Error> {
         loop {
-            let error = match work() {
+            let outcome = work();
+            // A plugin that failed when it was asked for a claim counts as one that refused; that is an answer only where failing is not
+            // to be the end.
+            if let Some(fault) = self.executors.iter().find_map(|executor| executor.take_check_fault())
+                && !self.retry
+            {
+                self.inner.forget_plans();
+                return Err(SessionError::Run(RunError::Fault(fault)).into());
+            }
+            let error = match outcome {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };

@@ -11,7 +11,8 @@ use crate::claim::{Claimant, LayoutNeed, OpSpec, Refusal, StaticClaim, codes};
 use crate::ir::Device;
 use crate::plan::{Constant, Fault, FaultKind, Kernel, KernelMaker};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
 use thunderhead_abi::basic::{Array, status};
 use thunderhead_abi::kernel_1;
 use thunderhead_manifest::{ExecutorDecl, Layout, Manifest, Operand};
@@ -27,6 +28,10 @@ pub struct LoadedExecutor {
     instance: RwLock<Arc<Instance>>,
     /// For a linked plugin, which is made anew after a panic.
     recipe: Option<Recipe>,
+    /// How a check failed, until somebody asks.
+    check_fault: Mutex<Option<Fault>>,
+    /// Whether there is one: looking costs nothing where there is none.
+    check_failed: AtomicBool,
 }
 
 impl LoadedExecutor {
@@ -39,7 +44,8 @@ impl LoadedExecutor {
         recipe: Option<Recipe>,
     ) -> LoadedExecutor {
         let instance = RwLock::new(Arc::new(instance));
-        LoadedExecutor { path, manifest, declared, threads, instance, recipe }
+        let (check_fault, check_failed) = (Mutex::new(None), AtomicBool::new(false));
+        LoadedExecutor { path, manifest, declared, threads, instance, recipe, check_fault, check_failed }
     }
 
     /// The file that it comes from.
@@ -60,6 +66,19 @@ impl LoadedExecutor {
     /// Whether it panicked and is called no more. Never true of a linked plugin for long: that is made anew.
     pub fn is_quarantined(&self) -> bool {
         self.instance().is_quarantined()
+    }
+
+    /// The last failure (a panic, a wrong answer) of its `check`, once. The check itself counts as a refusal.
+    pub fn take_check_fault(&self) -> Option<Fault> {
+        if !self.check_failed.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        self.check_fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
+    }
+
+    fn note_check_fault(&self, fault: Fault) {
+        *self.check_fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(fault);
+        self.check_failed.store(true, Ordering::Release);
     }
 
     /// Its own quick check of what it needs. The error is in its words.
@@ -162,8 +181,15 @@ impl Claimant for LoadedExecutor {
         if answer == status::OK {
             return Ok(());
         }
-        instance.note_status(answer);
-        Err(guard::refusal(&instance.who, answer))
+        Err(match guard::refused(&instance.who, answer) {
+            Ok(refusal) => refusal,
+            Err((kind, message)) => {
+                instance.note(kind);
+                let refusal = guard::failed_check(&instance.who, kind, &message);
+                self.note_check_fault(instance.who.fault(&op.op, &op.origin, kind, message));
+                refusal
+            }
+        })
     }
 }
 

@@ -66,23 +66,23 @@ pub(super) fn kind_name(kind: FaultKind) -> &'static str {
     }
 }
 
-/// The answer of `check_op`, `OK` excluded.
-pub(super) fn refusal(who: &Who, status: Status) -> Refusal {
+/// The refusal of a check that failed.
+pub(super) fn failed_check(who: &Who, kind: FaultKind, message: &str) -> Refusal {
+    let code = if kind == FaultKind::Panic { codes::PLUGIN_PANICKED } else { codes::PLUGIN_FAILED };
+    Refusal::new(&who.executor, code, format!("its check failed ({}): {message}", kind_name(kind)))
+}
+
+/// The refusal behind an answer of `check_op` that is not `OK`, or the failure that it is.
+pub(super) fn refused(who: &Who, status: Status) -> Result<Refusal, (FaultKind, String)> {
     if status != status::REFUSED {
-        let (kind, message) = failure(status);
-        let code = if kind == FaultKind::Panic { codes::PLUGIN_PANICKED } else { codes::PLUGIN_FAILED };
-        return Refusal::new(
-            &who.executor,
-            code,
-            format!("its check failed ({}): {message}", kind_name(kind)),
-        );
+        return Err(failure(status));
     }
     let Some(said) = services::take_refusal() else {
-        return Refusal::new(&who.executor, codes::CHECK, "it refused and gave no reason");
+        return Ok(Refusal::new(&who.executor, codes::CHECK, "it refused and gave no reason"));
     };
     if !is_code(&said.code) {
         let sentence = format!("it refused with `{}`, which is no code: {}", said.code, said.sentence);
-        return Refusal::new(&who.executor, codes::CHECK, sentence);
+        return Ok(Refusal::new(&who.executor, codes::CHECK, sentence));
     }
     let code = format!("{}::{}", who.executor, said.code);
     let mut refusal = Refusal::new(&who.executor, &code, said.sentence);
@@ -92,7 +92,7 @@ pub(super) fn refusal(who: &Who, status: Status) -> Refusal {
         (None, Some((dim, value))) => Some(format!("dim {dim} = {value}")),
         (None, None) => None,
     };
-    refusal
+    Ok(refusal)
 }
 
 fn is_code(code: &str) -> bool {
@@ -114,6 +114,11 @@ pub(super) unsafe fn kernel_info(
     }
     // SAFETY: alive as long as the kernel by its contract.
     let pairs = unsafe { info.in_place.items() }.ok_or("its list of in-place pairs is malformed")?;
+    // SAFETY: as above.
+    let stated = unsafe { info.output_strides.items() }.ok_or("its list of output strides is malformed")?;
+    if !pairs.are_understood() || !stated.are_understood() {
+        return Err("its answer says things that this host does not know".to_owned());
+    }
     let mut in_place = Vec::with_capacity(pairs.len());
     for pair in pairs.iter() {
         let (output, input) = (pair.output as usize, pair.input as usize);
@@ -132,8 +137,6 @@ pub(super) unsafe fn kernel_info(
         }
         in_place.push((output, input));
     }
-    // SAFETY: alive as long as the kernel by its contract.
-    let stated = unsafe { info.output_strides.items() }.ok_or("its list of output strides is malformed")?;
     let mut output_strides = Vec::with_capacity(stated.len());
     for strides in stated.iter() {
         let output = strides.output as usize;

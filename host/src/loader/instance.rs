@@ -75,7 +75,7 @@ impl Instance {
 
     fn quarantine(&self) {
         if !self.quarantined.swap(true, Ordering::AcqRel) {
-            log::error!(target: "thunderhead", "{} ({}) panicked and is quarantined", self.who.executor, self.who.plugin);
+            log::warn!(target: "thunderhead", "{} ({}) panicked and is quarantined", self.who.executor, self.who.plugin);
         }
     }
 
@@ -91,9 +91,9 @@ impl Instance {
         Err((kind, message))
     }
 
-    /// Notes a panic that was answered by `check_op`.
-    pub fn note_status(&self, answer: Status) {
-        if answer == status::PANIC {
+    /// Quarantines after a panic.
+    pub fn note(&self, kind: FaultKind) {
+        if kind == FaultKind::Panic {
             self.quarantine();
         }
     }

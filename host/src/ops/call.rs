@@ -139,6 +139,17 @@ impl Call {
         })
     }
 
+    /// The numbers that stand where a tensor might.
+    pub(super) fn numbers_among_tensors(&self) -> impl Iterator<Item = Num> + '_ {
+        self.schema.params.iter().zip(&self.args).filter(|(p, _)| p.ty.takes_tensor()).filter_map(|(_, a)| {
+            match a {
+                Resolved::Number(n) => Some(n.clone()),
+                Resolved::Plain(a) => Num::from_arg(a),
+                _ => None,
+            }
+        })
+    }
+
     /// A tensor or a number.
     pub fn operand(&self, name: &str) -> Result<Operand, OpError> {
         self.opt_operand(name)?.ok_or_else(|| self.error(format!("`{name}` is missing")))

@@ -24,16 +24,37 @@ pub fn broadcast_to(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Ten
     b.tensor("prims.broadcast_in_dim", vec![x.arg(), Arg::dims(dims), Arg::ints(axes)])
 }
 
-/// A number as an argument for a prim whose tensors have `dtype`: of the kind that the dtype holds.
+/// A number as an argument for a prim whose tensors have `dtype`: of the kind that the dtype holds. Where a number is
+/// forced into a dtype (a fill, a limit) it is cut and wrapped as ATen's `Scalar` is; what cannot be converted stays, and
+/// the prim refuses it.
 pub fn number_for(n: &Num, dtype: Dtype) -> Arg {
     match n {
+        Num::Dim(Dim::Known(n)) => number_for(&Num::Int(*n), dtype),
+        Num::Int(i) if *i < 0 => match unsigned_bits(dtype) {
+            Some(bits) => Arg::Int(i.rem_euclid(1 << bits)),
+            None if dtype.is_inexact() => Arg::Float(*i as f64),
+            None if dtype == Dtype::Bool => Arg::Bool(true),
+            None => Arg::Int(*i),
+        },
         Num::Int(i) if dtype.is_inexact() => Arg::Float(*i as f64),
         Num::Int(i) if dtype == Dtype::Bool => Arg::Bool(*i != 0),
         Num::Float(x) if dtype == Dtype::Bool => Arg::Bool(*x != 0.0),
-        Num::Float(x) if dtype.is_integer() && x.fract() == 0.0 => Arg::Int(*x as i64),
+        Num::Float(x) if dtype.is_integer() && x.abs() < 9.2e18 => {
+            number_for(&Num::Int(x.trunc() as i64), dtype)
+        }
         Num::Bool(x) if dtype.is_inexact() => Arg::Float(f64::from(u8::from(*x))),
         Num::Bool(x) if dtype.is_integer() => Arg::Int(i64::from(*x)),
         other => other.to_arg(),
+    }
+}
+
+/// How many bits an unsigned dtype narrower than i64 has.
+fn unsigned_bits(dtype: Dtype) -> Option<u32> {
+    match dtype {
+        Dtype::U8 => Some(8),
+        Dtype::U16 => Some(16),
+        Dtype::U32 => Some(32),
+        _ => None,
     }
 }
 

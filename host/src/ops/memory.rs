@@ -63,6 +63,7 @@ pub static CLONE: Op = Op {
     name: "prims.clone",
     doc: "A copy that does not alias its input.",
     schema: "(a: Tensor) -> Tensor",
+    same: Some(|call| call.raw("a").ok()),
     samples: ANY,
     ..PRIM
 };
@@ -71,6 +72,10 @@ pub static CONVERT_ELEMENT_TYPE: Op = Op {
     name: "prims.convert_element_type",
     doc: "The same values in another dtype; float to integer rounds towards zero, anything to bool asks whether it is not zero.",
     schema: "(a: Tensor|num, dtype: dtype) -> Tensor|num",
+    same: Some(|call| {
+        let a = call.tensor("a").ok()?;
+        (call.dtype("dtype").ok()? == a.dtype()).then(|| a.arg())
+    }),
     meta: Meta::Fn(convert_meta),
     traits: Traits::POINTWISE.and(Traits::CHEAP),
     samples: &[
@@ -110,6 +115,7 @@ pub static SET_DATA: Op = Op {
     name: "prims.set_data",
     doc: "The value of `new` with the gradient of `base`: what an in-place write under `no_grad` or through `detach` means.",
     schema: "(base: Tensor, new: Tensor) -> Tensor",
+    same: Some(|call| call.raw("new").ok()),
     meta: Meta::Fn(set_data_meta),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM

@@ -211,7 +211,8 @@ pub fn bool_of_inputs(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     one(like.dims.clone(), Dtype::Bool, &like)
 }
 
-/// The common type of all tensor inputs of a prim; an error where they differ.
+/// The common type of all tensor inputs of a prim; an error where they differ, or where a number beside them is of a
+/// kind that their dtype does not hold.
 pub fn same_inputs(call: &Call) -> Result<std::sync::Arc<TensorType>, OpError> {
     let all = call.all_tensors();
     let first = all.first().ok_or_else(|| call.error("needs at least one tensor"))?;
@@ -231,6 +232,11 @@ pub fn same_inputs(call: &Call) -> Result<std::sync::Arc<TensorType>, OpError> {
                 show(first.dims()),
                 show(t.dims())
             )));
+        }
+    }
+    for n in call.numbers_among_tensors() {
+        if number_dtype(&n).category() > first.dtype().category().max(Category::Integer) {
+            return Err(call.error(format!("tensors are {}, which does not hold {n:?}", first.dtype())));
         }
     }
     Ok(first.ty.clone())

@@ -71,6 +71,8 @@ pub struct Op {
     pub view: Option<ViewFn>,
     /// What the host itself does for it; only with [`Traits::HOST`].
     pub host: Option<HostOp>,
+    /// For prims that are no views (those tell it by their strides): when a call does nothing.
+    pub same: Option<SameFn>,
     /// The ATen overloads that become this op.
     pub aten: &'static [Aten],
     /// Sample calls for the conformance suite; at least one.
@@ -90,6 +92,7 @@ impl Op {
         traits: Traits::NONE,
         view: None,
         host: None,
+        same: None,
         aten: &[],
         samples: &[],
     };
@@ -97,6 +100,11 @@ impl Op {
     /// Has it all these traits?
     pub fn is(&self, traits: Traits) -> bool {
         self.traits.0 & traits.0 == traits.0
+    }
+
+    /// Has it one of these traits, or more?
+    pub fn has_any(&self, traits: Traits) -> bool {
+        self.traits.0 & traits.0 != 0
     }
 }
 
@@ -122,6 +130,10 @@ pub enum Meta {
 /// Strides and offset (in elements) of a view's result, from the call (its `Call::tensor(0)` is the base) and the
 /// strides and offset of the base; none where strides cannot say it (a reshape that must copy).
 pub type ViewFn = fn(&Call, &[Dim], &Dim) -> Option<(Vec<Dim>, Dim)>;
+
+/// The argument that the call's only result equals, where the call does nothing but pass it on. Such calls are folded
+/// away where no gradient is wanted (a rule may give a value another gradient).
+pub type SameFn = fn(&Call) -> Option<Arg>;
 
 /// What the host does itself, without an executor.
 #[derive(Clone, Copy)]

@@ -9,6 +9,7 @@ use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, aligned, elementwise, filled, in_acc, number_for, select, to_dtype};
 use super::meta::{self, inexact, promoted};
 use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use crate::ir::dtype::Category;
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -1867,6 +1868,11 @@ fn where_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
         }
     }
     let dtype = dtype.ok_or_else(|| call.error("one of `a` and `b` at least must be a tensor"))?;
+    for n in call.numbers_among_tensors() {
+        if meta::number_dtype(&n).category() > dtype.category().max(Category::Integer) {
+            return Err(call.error(format!("tensors are {dtype}, which does not hold {n:?}")));
+        }
+    }
     meta::one(pred.dims().to_vec(), dtype, &pred.ty)
 }
 
@@ -2094,6 +2100,10 @@ fn floor_divide(
 
 /// Is the remainder not zero, and of another sign than the divisor?
 fn signs_differ(b: &mut Builder<'_>, rest: &Tensor, divisor: &Operand) -> Result<Tensor, OpError> {
+    if matches!(rest.dtype(), Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64) {
+        // Nothing is negative: always false.
+        return emit::binary(b, "prims.ne", rest, rest);
+    }
     let positive = match divisor {
         Operand::Num(Num::Int(n)) => Some(*n > 0),
         Operand::Num(Num::Float(x)) => Some(*x > 0.0),

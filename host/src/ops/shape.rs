@@ -83,6 +83,16 @@ pub static CAT: Op = Op {
     name: "prims.cat",
     doc: "Tensors of one dtype joined along an axis.",
     schema: "(tensors: Tensor[], axis: int) -> Tensor",
+    // What is empty along the axis adds nothing.
+    same: Some(|call| {
+        let tensors = call.tensors("tensors").ok()?;
+        let axis = usize::try_from(call.int("axis").ok()?).ok()?;
+        let mut full = tensors.iter().filter(|t| t.dims().get(axis).is_some_and(|d| !d.is(0)));
+        match (full.next(), full.next(), tensors.as_slice()) {
+            (Some(one), None, _) | (None, None, [one]) => Some(one.arg()),
+            _ => None,
+        }
+    }),
     meta: Meta::Fn(cat_meta),
     samples: &[
         Sample("[T[2, 3], T[2, 1]], axis=1"),
@@ -129,6 +139,10 @@ pub static PAD: Op = Op {
     name: "prims.pad",
     doc: "Filled up with `value`: per dim the number of elements before, after and between two; a negative number before or after crops.",
     schema: "(a: Tensor, value: num, config: (int, int, int)[]) -> Tensor",
+    same: Some(|call| {
+        let nothing = pad_config(call).ok()?.iter().flatten().all(|d| d.is(0));
+        nothing.then(|| call.raw("a").ok()).flatten()
+    }),
     meta: Meta::Fn(pad_meta),
     samples: &[
         Sample("T[2, 3], value=0, config=[[1, 1, 0], [0, 2, 0]]"),

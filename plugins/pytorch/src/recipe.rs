@@ -161,8 +161,17 @@ impl<'a> Recipe<'a> {
                 ));
             }
         }
-        let mut recipe =
-            Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false, deterministic };
+        let operands = op.name().starts_with("prims.") && row.in_place == InPlace::Any;
+        let mut recipe = Recipe {
+            op,
+            instrs: Vec::new(),
+            n_regs,
+            deferred: Vec::new(),
+            serial: false,
+            deterministic,
+            // The last one: a condition comes first.
+            number_dtype: op.inputs().last().filter(|_| operands).map(|tensor| tensor.dtype()),
+        };
         match &row.how {
             How::Call(aten, args) => recipe.call(aten, args)?,
             How::View(aten, args) => {

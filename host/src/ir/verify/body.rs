@@ -113,6 +113,9 @@ impl<'m, 'a> TraceCheck<'m, 'a> {
     }
 
     fn symbols(&mut self, dim: &Dim, place: Place) {
+        if self.m.alone {
+            return;
+        }
         let mut unknown = Vec::new();
         dim.for_each_symbol(&mut |s| {
             if !self.m.ranges.contains_key(&s) && !unknown.contains(&s) {
@@ -133,7 +136,7 @@ impl<'m, 'a> TraceCheck<'m, 'a> {
                 self.fault(Code::Nesting, place, format!("lists nest deeper than {MAX_NESTING}"));
             }
             Arg::List(items) => items.iter().for_each(|a| self.arg(a, place, depth + 1)),
-            Arg::Trace(name) if !self.m.trace_names.contains(name) => {
+            Arg::Trace(name) if !self.m.alone && !self.m.trace_names.contains(name) => {
                 let traces = self.m.module.traces.iter().map(|t| &*t.name);
                 let fault = self.fault(Code::Trace, place, format!("there is no trace `{name}`"));
                 *fault = fault.clone().nearest(name, traces);
@@ -369,7 +372,7 @@ impl<'m, 'a> TraceCheck<'m, 'a> {
     // ---- the end -------------------------------------------------------------------------------------------------
 
     fn outputs(&mut self) {
-        let nested = self.m.kind_of(self.idx, self.trace) == TraceKind::Nested;
+        let nested = !self.m.alone && self.m.kind_of(self.idx, self.trace) == TraceKind::Nested;
         let mut names = HashSet::new();
         for (i, o) in self.trace.outputs.iter().enumerate() {
             let place = Place::of_trace(self.idx, Part::Output(i as u32));

@@ -36,6 +36,15 @@ pub fn verify(module: &Module) -> Vec<Fault> {
     m.faults
 }
 
+/// As [`verify`], for a trace without its module: declared symbols, nested traces and roles are not looked at.
+pub fn verify_alone(trace: &Trace) -> Vec<Fault> {
+    let module = Module::default();
+    let mut m = ModuleCheck::new(&module);
+    m.alone = true;
+    body::TraceCheck::new(&mut m, 0, trace).run();
+    m.faults
+}
+
 /// The inclusive range of each declared symbol; anything for one that is not.
 pub fn range_of(module: &Module) -> impl Fn(Symbol) -> (i64, i64) + use<> {
     let ranges = ranges_of(module);
@@ -71,6 +80,8 @@ pub fn types_agree(a: &Type, b: &Type, range: &dyn Fn(Symbol) -> (i64, i64)) -> 
 
 struct ModuleCheck<'a> {
     module: &'a Module,
+    /// One trace only, so nothing outside of it can be asked for.
+    alone: bool,
     faults: Vec<Fault>,
     /// The range of each declared symbol.
     ranges: HashMap<Symbol, (i64, i64)>,
@@ -87,6 +98,7 @@ impl<'a> ModuleCheck<'a> {
             module.trace("forward").map(|f| f.outputs.iter().filter_map(|o| o.name.as_ref()).collect());
         ModuleCheck {
             module,
+            alone: false,
             faults: Vec::new(),
             ranges: ranges_of(module),
             trace_names: module.traces.iter().map(|t| &t.name).collect(),

@@ -1,0 +1,456 @@
+//! Elementwise prims: one function of the elements of the same index.
+//!
+//! Functions of one float are computed in `f64` from `libm` and rounded once, whatever the dtype, so they are within one
+//! unit in the last place everywhere and the same on every machine; `+ - * /` are the dtype's own (`f32` for halves).
+//! Numbers stand for tensors filled with them, in the tensors' dtype.
+
+use super::complex as z;
+use super::run::{Args, Made, Num, Operand, Run};
+use super::special;
+use super::strided::{Dims, Src, any, map1, map2, map3};
+use super::value::{Arith, Bool, C128, ComplexValue, Divide, Float, Int, Real, Value, Widen};
+use super::{Entry, class};
+use thunderhead_sdk::{Dtype, Error, Op};
+
+/// An entry whose kernel is made by a function of the op.
+macro_rules! kernel {
+    ($name:literal, $class:ident, $make:expr) => {
+        Entry { name: $name, dtypes: class::$class, make: $make }
+    };
+}
+
+/// A function of floats, computed in `f64`.
+macro_rules! of_float {
+    ($name:literal, $f:expr) => {
+        kernel!($name, FLOAT, |op| float_function(op, $f))
+    };
+}
+
+/// A function of floats and complex numbers, computed in `f64`.
+macro_rules! of_inexact {
+    ($name:literal, $f:expr, $z:expr) => {
+        kernel!($name, INEXACT, |op| inexact_function(op, $f, $z))
+    };
+}
+
+/// A function that changes floats and leaves integers as they are.
+macro_rules! rounding {
+    ($name:literal, $f:expr) => {
+        kernel!($name, REAL, |op| rounding(op, $f))
+    };
+}
+
+/// A comparison.
+macro_rules! compare {
+    ($name:literal, $f:expr) => {
+        kernel!($name, REAL, |op| with_real!(op.input(0).dtype(), T => {
+            let f: fn(T, T) -> bool = $f;
+            binary::<T, T, Bool>(op, move |a, b| Bool::from(f(a, b)))
+        }))
+    };
+}
+
+pub const KERNELS: &[Entry] = &[
+    // One operand.
+    kernel!("prims.abs", NUMERIC, abs),
+    of_inexact!("prims.acos", libm::acos, C128::acos),
+    of_inexact!("prims.acosh", libm::acosh, C128::acosh),
+    of_inexact!("prims.asin", libm::asin, C128::asin),
+    of_inexact!("prims.asinh", libm::asinh, C128::asinh),
+    of_inexact!("prims.atan", libm::atan, C128::atan),
+    of_inexact!("prims.atanh", libm::atanh, C128::atanh),
+    of_float!("prims.bessel_i0", special::bessel_i0),
+    kernel!("prims.bitwise_not", INT_OR_BOOL, bitwise_not),
+    rounding!("prims.ceil", libm::ceil),
+    kernel!("prims.conj", COMPLEX, |op| with_complex!(op.input(0).dtype(), T => Ok(unary(|v: T| v.conj())))),
+    of_inexact!("prims.cos", libm::cos, C128::cos),
+    of_inexact!("prims.cosh", libm::cosh, C128::cosh),
+    of_float!("prims.digamma", special::digamma),
+    of_float!("prims.erf", libm::erf),
+    of_float!("prims.erfc", libm::erfc),
+    of_float!("prims.erfcinv", special::erfcinv),
+    of_float!("prims.erfinv", special::erfinv),
+    of_inexact!("prims.exp", libm::exp, C128::exp),
+    of_inexact!("prims.exp2", libm::exp2, C128::exp2),
+    of_inexact!("prims.expm1", libm::expm1, z::expm1),
+    rounding!("prims.floor", libm::floor),
+    kernel!("prims.frexp", FLOAT, frexp),
+    kernel!("prims.imag", COMPLEX, |op| with_complex!(op.input(0).dtype(), T => Ok(unary(|v: T| v.im())))),
+    kernel!("prims.isfinite", ANY, isfinite),
+    of_float!("prims.lgamma", special::lgamma),
+    of_inexact!("prims.log", libm::log, C128::ln),
+    of_inexact!("prims.log10", libm::log10, C128::log10),
+    of_inexact!("prims.log1p", libm::log1p, z::log1p),
+    of_inexact!("prims.log2", libm::log2, C128::log2),
+    of_float!("prims.ndtri", special::ndtri),
+    kernel!("prims.neg", NUMERIC, |op| with_numeric!(op.input(0).dtype(), T => Ok(unary(<T as Arith>::neg)))),
+    kernel!("prims.polygamma", FLOAT, polygamma),
+    kernel!("prims.real", COMPLEX, |op| with_complex!(op.input(0).dtype(), T => Ok(unary(|v: T| v.re())))),
+    of_inexact!("prims.reciprocal", |v| 1.0 / v, |v| super::value::divide(C128::new(1.0, 0.0), v)),
+    rounding!("prims.round", libm::rint),
+    of_inexact!("prims.rsqrt", |v| 1.0 / libm::sqrt(v), |v| super::value::divide(
+        C128::new(1.0, 0.0),
+        z::sqrt(v)
+    )),
+    kernel!("prims.sign", REAL, |op| with_real!(op.input(0).dtype(), T => Ok(unary(sign::<T>)))),
+    kernel!("prims.signbit", REAL, signbit),
+    of_inexact!("prims.sin", libm::sin, C128::sin),
+    of_inexact!("prims.sinh", libm::sinh, C128::sinh),
+    of_inexact!("prims.sqrt", libm::sqrt, z::sqrt),
+    of_inexact!("prims.tan", libm::tan, z::tan),
+    of_inexact!("prims.tanh", libm::tanh, z::tanh),
+    rounding!("prims.trunc", libm::trunc),
+    // Two operands.
+    kernel!("prims.add", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, <T as Arith>::add))),
+    of_two_floats("prims.atan2", |op| two_floats(op, libm::atan2)),
+    kernel!("prims.bitwise_and", INT_OR_BOOL, |op| bitwise(op, Bits::And)),
+    kernel!(
+        "prims.bitwise_left_shift",
+        INT,
+        |op| with_int!(op.input(0).dtype(), T => binary(op, left_shift::<T>))
+    ),
+    kernel!("prims.bitwise_or", INT_OR_BOOL, |op| bitwise(op, Bits::Or)),
+    kernel!(
+        "prims.bitwise_right_shift",
+        INT,
+        |op| with_int!(op.input(0).dtype(), T => binary(op, right_shift::<T>))
+    ),
+    kernel!("prims.bitwise_xor", INT_OR_BOOL, |op| bitwise(op, Bits::Xor)),
+    of_two_floats("prims.copysign", |op| two_floats(op, libm::copysign)),
+    kernel!("prims.div", NUMERIC, div),
+    kernel!(
+        "prims.eq",
+        ANY,
+        |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a == b)))
+    ),
+    kernel!("prims.fmod", REAL, |op| modulo(op, libm::fmod, Modulo::SignOfDividend)),
+    compare!("prims.ge", |a, b| b.less(a) || a == b),
+    compare!("prims.gt", |a, b| b.less(a)),
+    compare!("prims.le", |a, b| a.less(b) || a == b),
+    compare!("prims.lt", |a, b| a.less(b)),
+    kernel!(
+        "prims.maximum",
+        REAL,
+        |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::larger))
+    ),
+    kernel!(
+        "prims.minimum",
+        REAL,
+        |op| with_real!(op.input(0).dtype(), T => binary(op, <T as Real>::smaller))
+    ),
+    kernel!("prims.mul", ANY, |op| with_any!(op.input(0).dtype(), T => binary(op, <T as Arith>::mul))),
+    kernel!(
+        "prims.ne",
+        ANY,
+        |op| with_any!(op.input(0).dtype(), T => binary(op, |a: T, b: T| Bool::from(a != b)))
+    ),
+    kernel!(
+        "prims.nextafter",
+        FLOAT,
+        |op| with_float!(op.input(0).dtype(), T => binary(op, special::next_after::<T>))
+    ),
+    kernel!("prims.pow", NUMERIC, pow),
+    kernel!("prims.remainder", REAL, |op| modulo(op, remainder_f64, Modulo::SignOfDivisor)),
+    kernel!(
+        "prims.sub",
+        NUMERIC,
+        |op| with_numeric!(op.input(0).dtype(), T => binary(op, <T as Arith>::sub))
+    ),
+    of_two_floats("prims.zeta", |op| two_floats(op, special::zeta)),
+    // Three operands.
+    kernel!("prims.fma", INEXACT, fma),
+    kernel!("prims.lerp", INEXACT, lerp),
+    kernel!("prims.where", EVERY, where_),
+];
+
+const fn of_two_floats(name: &'static str, make: fn(&Op<'_>) -> Result<Made, Error>) -> Entry {
+    Entry { name, dtypes: class::FLOAT, make }
+}
+
+/// `out[i] = f(a[i])`.
+fn unary<A: Value, R: Value>(f: impl Fn(A) -> R + Copy + Send + Sync + 'static) -> Made {
+    let made = Made::new(move |run| {
+        let (a, out) = (run.src::<A>(0)?, run.dst::<R>(0)?);
+        map1(run.pool(), &out, &a, f)
+    });
+    let shares = size_of::<A>() == size_of::<R>();
+    made.for_any_size().in_place(shares.then_some(0))
+}
+
+/// `out[i] = f(a[i], b[i])`, where either may be a number.
+fn binary<A: Value, B: Value, R: Value>(
+    op: &Op<'_>,
+    f: impl Fn(A, B) -> R + Copy + Send + Sync + 'static,
+) -> Result<Made, Error> {
+    checked_binary(op, |_| Ok(()), f)
+}
+
+/// As [`binary`], after a look at all of `b`.
+fn checked_binary<A: Value, B: Value, R: Value>(
+    op: &Op<'_>,
+    check: fn(&Src<B>) -> Result<(), Error>,
+    f: impl Fn(A, B) -> R + Copy + Send + Sync + 'static,
+) -> Result<Made, Error> {
+    let (a, b) = (op.operand("a")?, op.operand("b")?);
+    let made = Made::new(move |run| {
+        let out = run.dst::<R>(0)?;
+        let (a, b) = (run.operand::<A>(a, out.dims())?, run.operand::<B>(b, out.dims())?);
+        check(&b)?;
+        map2(run.pool(), &out, &a, &b, f)
+    });
+    Ok(told(made, &[(a, size_of::<A>()), (b, size_of::<B>())], size_of::<R>()))
+}
+
+/// What a kernel of these operands, with their elements' sizes, tells of itself: the result may lie in a tensor whose
+/// elements are as large. A number that is known may be a size, so a kernel that keeps one is for these sizes only.
+fn told(made: Made, operands: &[(Operand, usize)], size: usize) -> Made {
+    let shares = operands.iter().filter(|(_, own)| *own == size);
+    let made = made.in_place(shares.filter_map(|(operand, _)| operand.tensor()));
+    let keeps = operands.iter().any(|(operand, _)| matches!(operand, Operand::Number(Num::Known(_))));
+    if keeps { made } else { made.for_any_size() }
+}
+
+fn float_function(op: &Op<'_>, f: fn(f64) -> f64) -> Result<Made, Error> {
+    with_float!(op.input(0).dtype(), T => Ok(unary(move |v: T| T::from_f64(f(v.to_f64())))))
+}
+
+fn inexact_function(op: &Op<'_>, f: fn(f64) -> f64, z: fn(C128) -> C128) -> Result<Made, Error> {
+    let dtype = op.input(0).dtype();
+    if !dtype.is_complex() {
+        return float_function(op, f);
+    }
+    with_complex!(dtype, T => Ok(unary(move |v: T| T::from_c128(z(v.to_c128())))))
+}
+
+fn rounding(op: &Op<'_>, f: fn(f64) -> f64) -> Result<Made, Error> {
+    let dtype = op.input(0).dtype();
+    if dtype.is_float() {
+        return float_function(op, f);
+    }
+    with_int!(dtype, T => Ok(unary(|v: T| v)))
+}
+
+fn two_floats(op: &Op<'_>, f: fn(f64, f64) -> f64) -> Result<Made, Error> {
+    with_float!(op.input(0).dtype(), T => binary(op, move |a: T, b: T| T::from_f64(f(a.to_f64(), b.to_f64()))))
+}
+
+fn abs(op: &Op<'_>) -> Result<Made, Error> {
+    match op.input(0).dtype() {
+        Dtype::C64 => Ok(unary(|v: num_complex::Complex<f32>| f32::from_f64(v.to_c128().norm()))),
+        Dtype::C128 => Ok(unary(|v: C128| v.norm())),
+        dtype if dtype.is_float() => float_function(op, libm::fabs),
+        dtype => with_int!(dtype, T => Ok(unary(|v: T| if v.less(0) { v.neg() } else { v }))),
+    }
+}
+
+fn bitwise_not(op: &Op<'_>) -> Result<Made, Error> {
+    match op.input(0).dtype() {
+        Dtype::Bool => Ok(unary(|v: Bool| Bool::from(!v.get()))),
+        dtype => with_int!(dtype, T => Ok(unary(<T as Int>::not))),
+    }
+}
+
+fn isfinite(op: &Op<'_>) -> Result<Made, Error> {
+    match op.input(0).dtype() {
+        dtype if dtype.is_float() => {
+            with_float!(dtype, T => Ok(unary(|v: T| Bool::from(v.to_f64().is_finite()))))
+        }
+        dtype if dtype.is_complex() => {
+            with_complex!(dtype, T => Ok(unary(|v: T| Bool::from(v.re.is_finite() && v.im.is_finite()))))
+        }
+        dtype => with_any!(dtype, T => Ok(unary(|_: T| Bool::from(true)))),
+    }
+}
+
+fn sign<T: Real + Arith>(v: T) -> T {
+    let zero = T::default();
+    if v.less(zero) {
+        T::one().neg()
+    } else if zero.less(v) {
+        T::one()
+    } else {
+        v
+    }
+}
+
+fn signbit(op: &Op<'_>) -> Result<Made, Error> {
+    match op.input(0).dtype() {
+        dtype if dtype.is_float() => {
+            with_float!(dtype, T => Ok(unary(|v: T| Bool::from(v.is_sign_negative()))))
+        }
+        dtype => with_int!(dtype, T => Ok(unary(|v: T| Bool::from(v.less(0))))),
+    }
+}
+
+/// Mantissa of magnitude in [1/2, 1) and exponent; zero and what is not finite keep the value, with exponent 0.
+fn frexp(op: &Op<'_>) -> Result<Made, Error> {
+    let split = |v: f64| if v == 0.0 || !v.is_finite() { (v, 0) } else { libm::frexp(v) };
+    with_float!(op.input(0).dtype(), T => Ok(Made::new(move |run| {
+        let (a, mantissa, exponent) = (run.src::<T>(0)?, run.dst::<T>(0)?, run.dst::<i32>(1)?);
+        map1(run.pool(), &mantissa, &a, |v: T| T::from_f64(split(v.to_f64()).0))?;
+        map1(run.pool(), &exponent, &a, |v: T| split(v.to_f64()).1)
+    })
+    .for_any_size()))
+}
+
+fn polygamma(op: &Op<'_>) -> Result<Made, Error> {
+    let n = op.int("n")?;
+    if n < 0 {
+        return Err(Error::invalid(format!("argument `n` is {n}; expected no negative")));
+    }
+    with_float!(op.input(0).dtype(), T => Ok(unary(move |v: T| T::from_f64(special::polygamma(n, v.to_f64())))))
+}
+
+enum Bits {
+    And,
+    Or,
+    Xor,
+}
+
+fn bitwise(op: &Op<'_>, bits: Bits) -> Result<Made, Error> {
+    let dtype = op.input(0).dtype();
+    if dtype == Dtype::Bool {
+        return match bits {
+            Bits::And => binary(op, <Bool as Arith>::mul),
+            Bits::Or => binary(op, <Bool as Arith>::add),
+            Bits::Xor => binary(op, <Bool as Arith>::sub),
+        };
+    }
+    with_int!(dtype, T => match bits {
+        Bits::And => binary(op, <T as Int>::and),
+        Bits::Or => binary(op, <T as Int>::or),
+        Bits::Xor => binary(op, <T as Int>::xor),
+    })
+}
+
+/// Zero where nothing of the value is left.
+fn left_shift<T: Int>(a: T, b: T) -> T {
+    let by = b.to_i64();
+    if (0..i64::from(T::BITS)).contains(&by) { T::from_i64(a.to_i64() << by) } else { T::from_i64(0) }
+}
+
+/// Arithmetic; the sign everywhere where nothing of the value is left.
+fn right_shift<T: Int>(a: T, b: T) -> T {
+    let by = b.to_i64();
+    let by = if (0..i64::from(T::BITS)).contains(&by) { by } else { 63 };
+    T::from_i64(a.to_i64() >> by)
+}
+
+fn no_zero<T: Int>(b: &Src<T>) -> Result<(), Error> {
+    if any(b, |v| v == T::default()) { Err(Error::invalid("an integer is divided by zero")) } else { Ok(()) }
+}
+
+fn div(op: &Op<'_>) -> Result<Made, Error> {
+    let dtype = op.input(0).dtype();
+    if dtype.is_int() {
+        return with_int!(dtype, T => checked_binary(op, no_zero::<T>, <T as Divide>::div));
+    }
+    with_inexact!(dtype, T => binary(op, <T as Divide>::div))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Modulo {
+    SignOfDividend,
+    SignOfDivisor,
+}
+
+fn remainder_f64(a: f64, b: f64) -> f64 {
+    let rest = libm::fmod(a, b);
+    if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+}
+
+fn modulo(op: &Op<'_>, f: fn(f64, f64) -> f64, sign: Modulo) -> Result<Made, Error> {
+    let dtype = op.input(0).dtype();
+    if dtype.is_float() {
+        return two_floats(op, f);
+    }
+    with_int!(dtype, T => checked_binary(op, no_zero::<T>, move |a: T, b: T| {
+        let rest = a.rem(b);
+        let moves = sign == Modulo::SignOfDivisor && rest != 0 && rest.less(0) != b.less(0);
+        if moves { Arith::add(rest, b) } else { rest }
+    }))
+}
+
+/// Integers wrap; a negative exponent gives what is left of `1 / a^|b|`, zero but for 1 and -1.
+fn int_pow<T: Int>(a: T, b: T) -> T {
+    let (zero, one) = (T::default(), T::one());
+    if b.less(zero) {
+        let odd = b.and(one) == one;
+        return match a {
+            _ if a == one => one,
+            _ if a == one.neg() && !odd => one,
+            _ if a == one.neg() => a,
+            _ => zero,
+        };
+    }
+    let (mut result, mut base, mut left) = (one, a, b.to_i64());
+    while left > 0 {
+        if left & 1 == 1 {
+            result = result.mul(base);
+        }
+        base = base.mul(base);
+        left >>= 1;
+    }
+    result
+}
+
+fn pow(op: &Op<'_>) -> Result<Made, Error> {
+    match op.input(0).dtype() {
+        dtype if dtype.is_int() => with_int!(dtype, T => binary(op, int_pow::<T>)),
+        dtype if dtype.is_complex() => {
+            with_complex!(dtype, T => binary(op, |a: T, b: T| T::from_c128(z::pow(a.to_c128(), b.to_c128()))))
+        }
+        _ => two_floats(op, libm::pow),
+    }
+}
+
+/// `out[i] = f(x[i], y[i], z[i])` of one dtype, computed in its wide type and rounded once.
+fn ternary<T: Widen>(
+    op: &Op<'_>,
+    names: [&str; 3],
+    f: fn(T::Wide, T::Wide, T::Wide) -> T::Wide,
+) -> Result<Made, Error> {
+    let operands = [op.operand(names[0])?, op.operand(names[1])?, op.operand(names[2])?];
+    let made = Made::new(move |run: &mut Run<'_, '_>| {
+        let out = run.dst::<T>(0)?;
+        let dims: Dims = out.dims().into();
+        let [x, y, z] = operands;
+        let (x, y, z) =
+            (run.operand::<T>(x, &dims)?, run.operand::<T>(y, &dims)?, run.operand::<T>(z, &dims)?);
+        map3(run.pool(), &out, &x, &y, &z, |x, y, z| f(x.widen(), y.widen(), z.widen()).convert())
+    });
+    Ok(told(made, &operands.map(|operand| (operand, size_of::<T>())), size_of::<T>()))
+}
+
+fn fma(op: &Op<'_>) -> Result<Made, Error> {
+    with_inexact!(op.input(0).dtype(), T => ternary::<T>(op, ["a", "b", "c"], |a, b, c| a * b + c))
+}
+
+/// From the nearer end, so that weight 1 gives `end` exactly.
+fn lerp(op: &Op<'_>) -> Result<Made, Error> {
+    let names = ["start", "end", "weight"];
+    let dtype = op.input(0).dtype();
+    if dtype.is_complex() {
+        return with_complex!(dtype, T => ternary::<T>(op, names, |start, end, weight| {
+            if weight.norm() < 0.5 { start + weight * (end - start) } else { end - (end - start) * (1.0 - weight) }
+        }));
+    }
+    with_float!(dtype, T => ternary::<T>(op, names, |start, end, weight| {
+        if weight.abs() < 0.5 { start + weight * (end - start) } else { end - (end - start) * (1.0 - weight) }
+    }))
+}
+
+fn where_(op: &Op<'_>) -> Result<Made, Error> {
+    let (pred, a, b) = (op.must("pred")?, op.operand("a")?, op.operand("b")?);
+    let dtype = op.output(0).dtype();
+    with_bits!(dtype, T => {
+        let made = Made::new(move |run| {
+            let out = run.dst_bits::<T>(0)?;
+            let pred = run.src::<Bool>(pred)?;
+            let a = run.operand_bits::<T>(a, out.dims(), dtype)?;
+            let b = run.operand_bits::<T>(b, out.dims(), dtype)?;
+            map3(run.pool(), &out, &pred, &a, &b, |pred, a, b| if pred.get() { a } else { b })
+        });
+        Ok(told(made, &[a, b].map(|operand| (operand, size_of::<T>())), size_of::<T>()))
+    })
+}
