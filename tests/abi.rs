@@ -186,3 +186,65 @@ fn other_types_under_the_same_version_are_found_by_their_layout() {
     assert_eq!(error.code_text(), "load::layout", "{error}");
     assert!(error.help_text().contains("threads"), "{}", error.help_text());
 }
+
+/// Both plugins in one program, chosen by a config: each wins its op, one op is left to the host, another refused.
+#[test]
+fn a_config_finds_them_and_they_win_their_ops() {
+    let dir = build_dir().join("config");
+    std::fs::create_dir_all(&dir).expect("own folder");
+    let config = format!(
+        "config = 1\nexecutors = [\"rust_relu\", \"c_square\"]\nlast_resort = \"none\"\n\
+         [plugins]\npaths = [{:?}, {:?}]\n[executor.rust_relu]\noptions = {{ leak = 0.5 }}\n",
+        rust_relu(),
+        c_square()
+    );
+    std::fs::write(dir.join("config.toml"), config).expect("own folder");
+    let host = thunderhead::Host::from_config(dir.join("config.toml")).expect("both are found");
+    let text = "thunderhead trace 1.0\n\n\
+        trace forward(%x: f32[2, 3] input \"in0\", %w: f32[3, 2] input \"in1\") stage acquired {\n    \
+        %r: f32[2, 3] = torch.relu(%x)\n    \
+        %t: f32[2, 3] = torch.transpose(%w, axis0=0, axis1=1)\n    \
+        %y: f32[2, 3] = prims.mul(%r, %t)\n    \
+        return %y as \"out0\"\n}\n";
+    let program = thunderhead::Program::from_trace_text("two.trace", text).expect("a trace");
+    let session = host.compile(&program).expect("compiles");
+    let x = f32s(&[2, 3], &[1.0, -2.0, 3.0, -4.0, 5.0, -6.0]);
+    let w = f32s(&[3, 2], &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
+    let inputs = [thunderhead::Value::Tensor(x), thunderhead::Value::Tensor(w)];
+    let plan = session.plan(&inputs).expect("plans");
+    let owners: Vec<_> =
+        plan.ops.iter().map(|op| (op.op.as_str(), op.executor.as_deref().unwrap_or("-"))).collect();
+    assert_eq!(owners, [("torch.relu", "rust_relu"), ("torch.transpose", "host"), ("prims.mul", "c_square")]);
+    // The C plugin asks for dense operands, which the transposed one is not.
+    assert_eq!(plan.copies.len(), 1);
+    for _ in 0..3 {
+        let out = session.run(&inputs).expect("runs");
+        let thunderhead::Value::Tensor(out) = &out[0] else { panic!("a tensor comes out") };
+        assert_eq!(out.to_vec::<f32>().expect("f32"), [1.0, -2.0, 9.0, -20.0, 100.0, -90.0]);
+    }
+}
+
+#[test]
+fn a_refused_op_is_unclaimed_with_the_plugins_reason() {
+    let dir = build_dir().join("unclaimed");
+    std::fs::create_dir_all(&dir).expect("own folder");
+    let config = format!(
+        "config = 1\nexecutors = [\"c_square\"]\nlast_resort = \"none\"\n[plugins]\npaths = [{:?}]\n",
+        c_square()
+    );
+    std::fs::write(dir.join("config.toml"), config).expect("own folder");
+    let trace = "thunderhead trace 1.0\n\ntrace forward(%x: f32[3] input \"in0\") stage acquired {\n    \
+                 %y: f32[3] = prims.mul(%x, 2.0)\n    return %y as \"out0\"\n}\n";
+    std::fs::write(dir.join("mul.trace"), trace).expect("own folder");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_thunderhead"))
+        .args(["explain", "mul.trace", "--config", "./config.toml", "--color", "never"])
+        .current_dir(&dir)
+        .output()
+        .expect("the command starts");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{err}");
+    assert!(
+        err.contains("c_square::not_two_tensors") && err.contains("two tensors of one rank are taken"),
+        "{err}"
+    );
+}

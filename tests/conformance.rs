@@ -80,7 +80,9 @@ impl Executors {
     fn compare(&self, op: &Op, sample: &str, dtype: Dtype, case: &Case, report: &mut Report) {
         let id = Id { op: op.name, dtype, sample: sample.to_owned() };
         let mut expected = run(&self.reference, case);
-        if expected.is_err() && std::env::var_os("TMP_NOREF").is_some() { expected = run(&self.others[1].1, case); }
+        if expected.is_err() && std::env::var_os("TMP_NOREF").is_some() {
+            expected = run(&self.others[1].1, case);
+        }
         if let Err(error) = &expected
             && is_unclaimed(error)
         {
@@ -95,7 +97,9 @@ impl Executors {
                     Some(difference) => report.fault(&id, name, &difference),
                 },
                 (Ok(_), Err(error)) => report.fault(&id, name, &error.to_string()),
-                (Err(error), Ok(_)) => report.fault(&id, name, &format!("runs where reference says: {error}")),
+                (Err(error), Ok(_)) => {
+                    report.fault(&id, name, &format!("runs where reference says: {error}"))
+                }
                 (Err(_), Err(_)) => report.agreed += 1,
             }
         }
@@ -148,8 +152,11 @@ fn difference(expected: &[Tensor], found: &[Tensor]) -> Option<String> {
         }
         let tolerance = tolerance(expected.dtype());
         let (expected, found) = (decoded(expected), decoded(found));
-        let scale = expected.iter().filter(|value| value.is_finite()).fold(1.0f64, |max, value| max.max(value.abs()));
-        let far = |(a, b): (&f64, &f64)| !(a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * scale);
+        let scale =
+            expected.iter().filter(|value| value.is_finite()).fold(1.0f64, |max, value| max.max(value.abs()));
+        let far = |(a, b): (&f64, &f64)| {
+            !(a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * scale)
+        };
         let at = expected.iter().zip(&found).position(far)?;
         Some(format!("result {n} has {:e} instead of {:e} at {at}", found[at], expected[at]))
     })
@@ -184,13 +191,20 @@ struct Report {
 
 impl Report {
     fn fault(&mut self, id: &Id, executor: &str, what: &str) {
-        let applies = |(op, dtypes, _): &(&str, &[Dtype], &str)| *op == id.op && (dtypes.is_empty() || dtypes.contains(&id.dtype));
+        let applies = |(op, dtypes, _): &(&str, &[Dtype], &str)| {
+            *op == id.op && (dtypes.is_empty() || dtypes.contains(&id.dtype))
+        };
         if let Some(exception) = EXCEPTIONS.iter().position(applies) {
             self.used.insert(exception);
             return;
         }
         let faults = self.faults.entry((id.op, executor.to_owned())).or_default();
-        faults.push(format!("{} ({}): {}", id.dtype.name(), id.sample, what.lines().next().unwrap_or_default()));
+        faults.push(format!(
+            "{} ({}): {}",
+            id.dtype.name(),
+            id.sample,
+            what.lines().next().unwrap_or_default()
+        ));
     }
 
     fn refused(&mut self, id: &Id, executor: &'static str) {
@@ -198,7 +212,11 @@ impl Report {
     }
 
     fn finish(self) {
-        println!("{} comparisons agree; some form refused of: {:?}", self.agreed, self.refused.keys().collect::<Vec<_>>());
+        println!(
+            "{} comparisons agree; some form refused of: {:?}",
+            self.agreed,
+            self.refused.keys().collect::<Vec<_>>()
+        );
         let mut text = String::new();
         for ((op, executor), faults) in &self.faults {
             text += &format!("{op} on {executor}, {} cases:\n", faults.len());

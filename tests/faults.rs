@@ -379,6 +379,66 @@ fn panic_abort_is_refused_before_it_runs() {
     says(&error, "load::panic_abort", &["abort", "profile"]);
 }
 
+/// A plugin that is linked into the host: it panics at its first run.
+mod linked {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use thunderhead_sdk::{Call, Create, Error, Executor, Kernel, Op, define_plugin};
+
+    pub static MADE: AtomicU32 = AtomicU32::new(0);
+
+    struct Linked {
+        turn: u32,
+    }
+
+    impl Executor for Linked {
+        fn create(_: &Create<'_>) -> Result<Self, Error> {
+            Ok(Linked { turn: MADE.fetch_add(1, Ordering::SeqCst) })
+        }
+        fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
+            Ok(Box::new(Falls { turn: self.turn }))
+        }
+    }
+
+    struct Falls {
+        turn: u32,
+    }
+
+    impl Kernel for Falls {
+        fn run(&self, call: &mut Call<'_>) -> Result<(), Error> {
+            assert!(self.turn > 0, "the first one falls");
+            let (inputs, outputs) = call.io();
+            outputs.get(0).map(&inputs.get(0), |x: f32| -x)
+        }
+    }
+
+    define_plugin! {
+        manifest: "manifest = 1\nid = \"linked\"\nversion = \"0.1.0\"\nabi = \"0.1\"\nir = \"1\"\nneeds = []\n\
+                   [[executor]]\nname = \"linked\"\n[[executor.claim]]\nops = [\"prims.neg\"]\n",
+        executors: { "linked" => Linked },
+    }
+}
+
+/// What is linked in comes through the same door, and is made anew after a panic: its kernels of before stay unusable.
+#[test]
+fn a_linked_plugin_is_made_anew() {
+    let mut found = loader::find(&[]);
+    found.add_linked(linked::MANIFEST).expect("a manifest");
+    let mut request = request("linked", &[]);
+    request.linked = vec![("linked".to_owned(), linked::entry())];
+    let executor = loader::load(&found, &request).remove(0).result.expect("loads");
+    let x = f32s(&[2], &[1.0, 2.0]);
+    let io = io_of(&neg(&x), &[&x]);
+    let mut before = make(&executor, &neg(&x)).expect("makes").bind(&io).expect("binds");
+    assert_eq!(step(before.as_mut()).expect_err("falls").kind, FaultKind::Panic);
+    assert!(!executor.is_quarantined());
+    assert_eq!(
+        run(&executor, &neg(&x), &[&x]).expect("is anew")[0].to_vec::<f32>().expect("f32"),
+        [-1.0, -2.0]
+    );
+    assert_eq!(step(before.as_mut()).expect_err("stays fallen").kind, FaultKind::Panic);
+    assert_eq!(linked::MADE.load(std::sync::atomic::Ordering::SeqCst), 2);
+}
+
 /// Builds a library with one function, in a folder with a version.
 #[cfg(target_os = "linux")]
 fn library(name: &str, version: &str, answer: i32) -> PathBuf {

@@ -1,7 +1,9 @@
-//! A whole `.pt2`: whatever the bytes, an error or a program whose every weight can be looked at.
+//! A whole `.pt2`: whatever the bytes, an error or a program whose every weight can be looked at, and whose graph
+//! imports as a trace that obeys the rules or is refused.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use thunderhead::frontend::import;
 use thunderhead::frontend::pt2::Pt2;
 use thunderhead::frontend::pt2::weights::StorageId;
 use thunderhead::memory::FileBytes;
@@ -12,5 +14,8 @@ fuzz_target!(|data: &[u8]| {
         if let Ok(bytes) = pt2.weights.bytes(StorageId(id as u32)) {
             std::hint::black_box(bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)));
         }
+    }
+    if let Ok(imported) = import(&pt2) {
+        assert!(thunderhead::ir::verify::verify(&imported.module).is_empty());
     }
 });

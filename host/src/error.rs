@@ -61,6 +61,10 @@ pub enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Run(Box<RunError>),
+    /// The program cannot be differentiated.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Autodiff(#[from] crate::autodiff::AutodiffError),
 }
 
 impl From<SessionError> for Error {
@@ -70,6 +74,7 @@ impl From<SessionError> for Error {
             SessionError::Compile(error) => Error::Compile(Box::new(error)),
             SessionError::Run(error) => Error::Run(Box::new(error)),
             SessionError::State(error) => Error::State(error),
+            SessionError::Autodiff(error) => Error::Autodiff(error),
         }
     }
 }

@@ -25,6 +25,7 @@ mod error;
 mod host;
 mod program;
 mod session;
+pub mod compare;
 pub mod tensor_files;
 
 pub mod autodiff;

@@ -75,6 +75,24 @@ impl Session {
         self.again_without_failing(|| self.inner.run_written(inputs))
     }
 
+    /// Runs the forward for gradients: outputs, new values of written inputs, and the tape for the backward.
+    pub fn forward(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>, run::Tape<'_>), Error> {
+        self.again_without_failing(|| self.inner.forward(inputs, request))
+    }
+
+    /// The augmented forward and the backward for inputs like these, without running them.
+    pub fn differentiated(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<Arc<run::Differentiated>, Error> {
+        self.again_without_failing(|| self.inner.differentiated(inputs, request))
+    }
+
     /// State by name, as it is now.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>, Error> {
         Ok(self.inner.state()?)

@@ -60,12 +60,34 @@
 //!     executors: { "acme" => Acme },
 //! }
 //! ```
+//! ```toml
+//! # Cargo.toml
+//! [lib]
+//! crate-type = ["cdylib"]
+//! ```
+//!
+//! That is all: `cargo build --release`, put the library where a config finds it, name `acme` in its order. The kernel
+//! runs over any strides; with `layout = "contiguous"` the host copies what is not dense, and [`View::as_slice`] gives
+//! plain slices. `thunderhead plugins inspect` shows what a file says, `thunderhead explain` who took which op and why
+//! not the others: the sentences of your [`Refusal`]s.
+//!
+//! # Where to look
+//!
+//! - [`Executor`], [`Kernel`], [`Bound`]: what to implement. [`Op`]: an op with its arguments and tensors, before it has
+//!   memory. [`Call`]: a run, with [`View`]s, numbers, scratch memory and the host's threads.
+//! - [`Error`] and [`Refusal`]: lower case, no final period, the value found and the one expected.
+//! - [`testing`]: a fake host for your own tests. [`dlpack`]: tensors in and out. [`rules`]: what the ABI promises.
+//! - [`Walk`]: several tensors at once, whatever their strides.
+//!
+//! Deliberately not here: the host. The same can be had in C with `thunderhead_plugin.h` alone.
+#![warn(missing_docs)]
 
 pub mod author;
 #[doc(hidden)]
 pub use author::__private;
 pub use author::*;
 pub mod dlpack;
+pub mod rules;
 pub mod testing;
 
 pub use half;

@@ -49,6 +49,7 @@ impl Failure {
             Error::Load(_) => Exit::PluginLoad,
             Error::Model(_) | Error::Trace(_) => Exit::Model,
             Error::TensorFile(_) | Error::Input(_) | Error::Named(_) | Error::State(_) => Exit::Inputs,
+            Error::Autodiff(_) => Exit::Unclaimed,
             Error::Expectation(_) => Exit::Expectation,
             Error::Compile(error) => match &**error {
                 CompileError::Claim(ClaimError::Unclaimed { .. }) => Exit::Unclaimed,

@@ -2,7 +2,6 @@
 //! `render` how things look. Nothing here can do what a user's program could not.
 
 mod args;
-mod compare;
 mod config;
 mod doctor;
 mod exit;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
+use thunderhead::compare::{Tolerance, Verdict, compare, described, element_text};
 use thunderhead::ir::Dtype;
 use thunderhead::memory::Tensor;
 use thunderhead::run::Value;
 use thunderhead::tensor_files::{read_tensors, write_tensors};
 
-use super::compare::{Tolerance, Verdict, compare, described, element_text};
 use super::failure::Failure;
 use super::render::table::Table;
 use super::render::{Paint, Screen};

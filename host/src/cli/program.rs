@@ -190,7 +190,7 @@ fn concrete(ty: &Type, size: &dyn Fn(thunderhead::ir::Symbol) -> Option<i64>) ->
 
 fn described(value: &Value) -> String {
     match value {
-        Value::Tensor(tensor) => super::compare::described(tensor),
+        Value::Tensor(tensor) => thunderhead::compare::described(tensor),
         Value::Int(int) => int.to_string(),
         Value::Float(float) => format!("{float:?}"),
         Value::Bool(flag) => flag.to_string(),

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use serde_json::json;
+use thunderhead::compare::Tolerance;
 use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::args::RunArgs;
-use super::compare::Tolerance;
+
 use super::failure::Failure;
 use super::outputs::{Compared, Outputs, mismatch, verdict_line};
 use super::program::{Opened, is_input_name};

@@ -13,6 +13,8 @@
 //! A write through `detach` or in a region without gradient changes the value and leaves the old gradient:
 //! `prims.set_data`.
 
+use std::rc::Rc;
+
 use super::import::Importer;
 use super::pt2::graph::{Argument, Node, TensorMeta};
 use super::symbols::hint;
@@ -36,7 +38,8 @@ pub(super) struct Base {
 /// A view of a base or of another view.
 pub(super) struct Link {
     parent: TensorRef,
-    call: ViewCall,
+    /// Shared by all results of the call.
+    call: Rc<ViewCall>,
     /// Which of the call's results.
     result: usize,
     inverse: Inverse,
@@ -47,7 +50,6 @@ pub(super) struct Link {
 }
 
 /// A call that can be repeated on another base value; its first argument is the base.
-#[derive(Clone)]
 struct ViewCall {
     overload: String,
     args: Vec<(String, Arg)>,
@@ -121,16 +123,16 @@ impl<'a> Importer<'a> {
     }
 
     fn repeat(&mut self, link: usize, base: ValueId) -> ModelResult<ValueId> {
-        self.replay_budget = self.replay_budget.checked_sub(1).ok_or_else(|| ModelError::TooLarge {
-            why: "views of written memory are read too often".to_owned(),
-        })?;
-        let ViewCall { overload, args, types } = self.links[link].call.clone();
+        let call = self.links[link].call.clone();
+        let overload = call.overload.as_str();
+        self.spend(call.types.len())?;
         let result = self.links[link].result;
-        let mut args: Vec<AtenArg> = args.into_iter().map(|(name, value)| AtenArg { name, value }).collect();
+        let again = |(name, value): &(String, Arg)| AtenArg { name: name.clone(), value: value.clone() };
+        let mut args: Vec<AtenArg> = call.args.iter().map(again).collect();
         if let Some(first) = args.first_mut() {
             first.value = Arg::Value(base);
         }
-        let results = self.call(&overload, args, types)?;
+        let results = self.call(overload, args, call.types.clone())?;
         match results.get(result) {
             Some(Arg::Value(value)) => Ok(*value),
             _ => {
@@ -138,6 +140,15 @@ impl<'a> Importer<'a> {
                     .mutation_error(format!("the view `{overload}` of written memory cannot be repeated")))
             }
         }
+    }
+
+    /// Views that are repeated or undone cost something that the file's size does not pay for: real models need few.
+    fn spend(&mut self, n_results: usize) -> ModelResult<()> {
+        let left = self.replay_budget.checked_sub(n_results.max(1));
+        let too_often =
+            || ModelError::TooLarge { why: "memory is written through too many views".to_owned() };
+        self.replay_budget = left.ok_or_else(too_often)?;
+        Ok(())
     }
 
     /// Emits a view of `parent`, whose current value is the first of `args`; gives a tensor for each result.
@@ -150,7 +161,7 @@ impl<'a> Importer<'a> {
     ) -> ModelResult<Vec<TensorRef>> {
         let base_value = args.first().and_then(|arg| arg.value.value());
         let kept: Vec<(String, Arg)> = args.iter().map(|arg| (arg.name.clone(), arg.value.clone())).collect();
-        let call = ViewCall { overload: overload.to_owned(), args: kept, types: types.clone() };
+        let call = Rc::new(ViewCall { overload: overload.to_owned(), args: kept, types: types.clone() });
         let results = self.call(overload, args, types)?;
         let version = self.bases[parent.base].version;
         let mut tensors = Vec::with_capacity(results.len());
@@ -209,8 +220,9 @@ impl<'a> Importer<'a> {
         let (storage, sharers) = self.sharers(param);
         match storage {
             Some(storage) if sharers.len() > 1 && !self.based.contains(&storage) => {
+                let error = self.overlap_error(sharers);
                 self.needs_base = Some(storage);
-                Err(self.overlap_error(&sharers))
+                Err(error)
             }
             _ => Ok(()),
         }
@@ -218,6 +230,7 @@ impl<'a> Importer<'a> {
 
     /// `into` with the part that the link looks at replaced by `value`.
     fn put_back(&mut self, link: usize, into: ValueId, value: ValueId) -> ModelResult<ValueId> {
+        self.spend(1)?;
         let ty = self.trace.ty(into).clone();
         let Type::Tensor(tensor) = &ty else { return Ok(value) };
         let named = |list: Vec<(&str, Arg)>| -> Vec<(String, Arg)> {
@@ -308,7 +321,8 @@ impl<'a> Importer<'a> {
 
     /// A write that a core program's signature states: the parameter holds `name`'s value afterwards.
     pub(super) fn signature_write(&mut self, name: &str, fqn: &str) -> ModelResult<()> {
-        let param = self.params.iter().position(|param| param.name == fqn && param.weight.is_some());
+        let wanted = super::signature::user_name(fqn);
+        let param = self.params.iter().position(|param| param.name == wanted && param.weight.is_some());
         let param =
             param.ok_or_else(|| ModelError::Signature { why: format!("`{fqn}` is written but no input") })?;
         self.signature_write_param(name, param)

@@ -114,6 +114,8 @@ pub(super) struct Importer<'a> {
     pub inputs: Vec<UserInput>,
     pub tensors: FxHashMap<Name, Tensor>,
     pub storage_bytes: FxHashMap<StorageId, Bytes>,
+    /// Parameters that look at one storage, by index.
+    pub storage_members: FxHashMap<StorageId, Vec<usize>>,
     pub views: Vec<(Name, Name)>,
     /// Number values of the trace by the symbol that they define (`u0`, `zuf3`).
     pub number_values: HashMap<String, ValueId>,
@@ -149,11 +151,12 @@ impl<'a> Importer<'a> {
             scopes: vec![Scope { graph, values: HashMap::new() }],
             bases: Vec::new(),
             links: Vec::new(),
-            replay_budget: 10_000 + 100 * graph.nodes.len(),
+            replay_budget: 1_000 + 50 * graph.nodes.len(),
             params: Vec::new(),
             inputs: Vec::new(),
             tensors: FxHashMap::default(),
             storage_bytes: FxHashMap::default(),
+            storage_members: FxHashMap::default(),
             views: Vec::new(),
             number_values: HashMap::new(),
             closed_values: HashMap::new(),

@@ -101,13 +101,14 @@ impl<'a> Importer<'a> {
         let ty = self.tensor_type(name, meta)?;
         self.check_weight(fqn, &ty, &weight)?;
         let tensor = self.map_weight(fqn, &weight)?;
-        if self.tensors.insert(fqn.into(), tensor).is_some() {
+        let user_name = user_name(fqn);
+        if self.tensors.insert(user_name.as_str().into(), tensor).is_some() {
             return Err(ModelError::Signature { why: format!("`{fqn}` is an input twice") });
         }
         let wanted = self.unique_name(fqn);
         let value = self.trace.add_value(wanted, ty.into());
-        let role = Role { kind, name: Some(fqn.into()), frozen };
-        self.add_param(name, fqn, value, role, Some(weight), Some(meta))
+        let role = Role { kind, name: Some(user_name.as_str().into()), frozen };
+        self.add_param(name, &user_name, value, role, Some(weight), Some(meta))
     }
 
     fn add_param(
@@ -120,6 +121,9 @@ impl<'a> Importer<'a> {
         meta: Option<&'a TensorMeta>,
     ) -> ModelResult<()> {
         let index = self.params.len();
+        if let Some(weight) = &weight {
+            self.storage_members.entry(weight.storage).or_default().push(index);
+        }
         let base = meta.map(|_| self.new_base(value, Some(index)));
         let entity = match base {
             Some(base) => Entity::Tensor(TensorRef { base, link: None }),
@@ -338,13 +342,20 @@ impl<'a> Importer<'a> {
     }
 
     /// The parameters that share a storage with this one, itself included.
-    pub(super) fn sharers(&self, param: usize) -> (Option<StorageId>, Vec<usize>) {
-        let Some(storage) = self.params[param].weight.as_ref().map(|weight| weight.storage) else {
-            return (None, vec![param]);
-        };
-        let same = |info: &ParamInfo| info.weight.as_ref().is_some_and(|weight| weight.storage == storage);
-        (Some(storage), (0..self.params.len()).filter(|i| same(&self.params[*i])).collect())
+    pub(super) fn sharers(&self, param: usize) -> (Option<StorageId>, &[usize]) {
+        let storage = self.params[param].weight.as_ref().map(|weight| weight.storage);
+        let members = storage.and_then(|storage| self.storage_members.get(&storage));
+        (storage, members.map(Vec::as_slice).unwrap_or_default())
     }
+}
+
+/// What users call a parameter or buffer: its FQN, marked where it looks like an input or output.
+pub(super) fn user_name(fqn: &str) -> String {
+    let looks_like = ["in", "out"].iter().any(|prefix| {
+        let digits = fqn.strip_prefix(prefix);
+        digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    if looks_like { format!("fqn:{fqn}") } else { fqn.to_owned() }
 }
 
 /// First element of the storage that a tensor uses, and the one behind its last. Bounds were checked when it was read.

@@ -7,6 +7,7 @@ use super::probe::ProbeInfo;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::path::Path;
 use thunderhead_abi::abi_stable::library::AbiHeaderRef;
+use thunderhead_abi::basic::is_understood;
 use thunderhead_abi::entry::{Description, DoorRef, ENTRY_SYMBOL, EntryFn, EntryV1};
 use thunderhead_abi::{ABI_MAJOR, ABI_MINOR};
 
@@ -97,7 +98,7 @@ fn plain_entry(path: &Path, library: &Library) -> Result<&'static EntryV1, LoadE
 /// Checks the entry's own fields, and that what the plugin says of itself is what its file shows.
 pub(super) fn check(plugin: &FoundPlugin, entry: &'static EntryV1) -> Result<(), LoadError> {
     let path = &plugin.path;
-    size(path, "EntryV1", entry.size, std::mem::size_of::<EntryV1>())?;
+    size(path, "EntryV1", entry, entry.size)?;
     let in_entry = format!("{}.{}", entry.abi_major, entry.abi_minor);
     let (major, minor) = match &plugin.probe {
         Ok(probe) => (probe.abi_major, probe.abi_minor),
@@ -115,7 +116,7 @@ pub(super) fn check(plugin: &FoundPlugin, entry: &'static EntryV1) -> Result<(),
     }
     // SAFETY: not null, aligned, and alive as long as the process by its contract.
     let description: &'static Description = unsafe { &*description };
-    size(path, "Description", description.size, std::mem::size_of::<Description>())?;
+    size(path, "Description", description, description.size)?;
     // SAFETY: the text lives as long as the process by its contract.
     let text = unsafe { description.manifest.bytes() }.unwrap_or_default();
     if text != plugin.text.as_bytes() {
@@ -161,16 +162,17 @@ pub(super) fn lies(
     }
 }
 
-/// A struct may be longer than ours, never shorter (rule V8).
-fn size(path: &Path, what: &str, found: u64, expected: usize) -> Result<(), LoadError> {
-    if found >= expected as u64 {
+/// A struct may be longer than ours, with nothing behind what we know, and never shorter (rule V8).
+fn size<T>(path: &Path, what: &str, at: &T, found: u64) -> Result<(), LoadError> {
+    // SAFETY: the plugin's struct has the bytes that it says.
+    if unsafe { is_understood(at, found) } {
         return Ok(());
     }
     Err(LoadError::StructSize {
         path: path.to_owned(),
         what: what.to_owned(),
         found,
-        expected: expected as u64,
+        expected: std::mem::size_of::<T>() as u64,
         abi: format!("{ABI_MAJOR}.{ABI_MINOR}"),
     })
 }

@@ -114,6 +114,11 @@ pub(super) unsafe fn kernel_info(
     }
     // SAFETY: alive as long as the kernel by its contract.
     let pairs = unsafe { info.in_place.items() }.ok_or("its list of in-place pairs is malformed")?;
+    // SAFETY: as above.
+    let stated = unsafe { info.output_strides.items() }.ok_or("its list of output strides is malformed")?;
+    if !pairs.are_understood() || !stated.are_understood() {
+        return Err("its answer says things that this host does not know".to_owned());
+    }
     let mut in_place = Vec::with_capacity(pairs.len());
     for pair in pairs.iter() {
         let (output, input) = (pair.output as usize, pair.input as usize);
@@ -132,8 +137,6 @@ pub(super) unsafe fn kernel_info(
         }
         in_place.push((output, input));
     }
-    // SAFETY: alive as long as the kernel by its contract.
-    let stated = unsafe { info.output_strides.items() }.ok_or("its list of output strides is malformed")?;
     let mut output_strides = Vec::with_capacity(stated.len());
     for strides in stated.iter() {
         let output = strides.output as usize;

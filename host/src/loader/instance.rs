@@ -75,7 +75,7 @@ impl Instance {
 
     fn quarantine(&self) {
         if !self.quarantined.swap(true, Ordering::AcqRel) {
-            log::error!(target: "thunderhead", "{} ({}) panicked and is quarantined", self.who.executor, self.who.plugin);
+            log::warn!(target: "thunderhead", "{} ({}) panicked and is quarantined", self.who.executor, self.who.plugin);
         }
     }
 

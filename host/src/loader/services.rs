@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 use thunderhead_abi::alloc_1::{self, AllocV1};
-use thunderhead_abi::basic::{Array, Handle, Status, Str, status};
+use thunderhead_abi::basic::{Array, Handle, Status, Str, is_understood, status};
 use thunderhead_abi::cancel_1::{self, CancelV1};
 use thunderhead_abi::clock_1::{self, ClockV1};
 use thunderhead_abi::error_1::{self, ErrorV1};
@@ -236,7 +236,8 @@ unsafe extern "C" fn refuse(_: Handle, refusal: *const error_1::Refusal) {
     }
     // SAFETY: readable during the call.
     let raw = unsafe { &*refusal };
-    if raw.size < std::mem::size_of::<error_1::Refusal>() as u64 {
+    // SAFETY: the plugin's struct has the bytes that it says.
+    if !unsafe { is_understood(refusal, raw.size) } {
         return;
     }
     REFUSAL.set(Some(SaidRefusal {

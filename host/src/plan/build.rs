@@ -674,7 +674,11 @@ impl Build<'_> {
         let mut leaving: Vec<ValueId> = self.input.needed_later.to_vec();
         if self.input.last {
             leaving.extend(self.trace.outputs.iter().filter_map(|o| o.value.value()));
-            leaving.extend(self.trace.save.iter().copied());
+            // A parameter that the run does not write is held by reference.
+            let by_reference = |v: &ValueId| {
+                self.params.get(v).is_some_and(|p| !self.plan.writes.iter().any(|w| w.param == *p))
+            };
+            leaving.extend(self.trace.save.iter().filter(|v| !by_reference(v)));
         }
         leaving.retain(|v| self.trace.ty(*v).tensor().is_some());
         let mut taken: Vec<BufferId> = Vec::new();

@@ -87,6 +87,12 @@ pub struct ParamInfo<'a> {
     pub constant: &'a dyn Fn(u64) -> Option<Constant>,
 }
 
+/// `trace` with concrete sizes, after the passes.
+pub fn prepare(trace: &Trace, bindings: &Bindings) -> Result<Trace, CompileError> {
+    let concrete = specialise(trace, &|s| bindings.sizes.get(&s).copied())?;
+    Ok(crate::passes::run(concrete))
+}
+
 /// Compiles `trace` for `bindings`.
 pub fn compile(
     trace: &Trace,
@@ -95,8 +101,17 @@ pub fn compile(
     schemas: &dyn Schemas,
     params: &ParamInfo<'_>,
 ) -> Result<Compiled, CompileError> {
-    let concrete = specialise(trace, &|s| bindings.sizes.get(&s).copied())?;
-    let acquired = crate::passes::run(concrete);
+    compile_prepared(prepare(trace, bindings)?, &bindings.sizes, executors, schemas, params)
+}
+
+/// Compiles a trace with concrete sizes: claims, lowers, plans.
+pub fn compile_prepared(
+    acquired: Trace,
+    sizes: &FxHashMap<Symbol, i64>,
+    executors: &Executors,
+    schemas: &dyn Schemas,
+    params: &ParamInfo<'_>,
+) -> Result<Compiled, CompileError> {
     let mut layouts = Layouts::default();
     for p in &acquired.params {
         if let Some(strides) = (params.strides)(p.value) {
@@ -122,7 +137,7 @@ pub fn compile(
             lowered: &lowered,
             segments: &segments,
             carried: &carried,
-            sizes: &bindings.sizes,
+            sizes,
             earlier: &FxHashMap::default(),
         },
         0,
@@ -137,7 +152,7 @@ pub fn compile(
         segments,
         carried,
         first: Arc::new(first),
-        sizes: bindings.sizes.clone(),
+        sizes: sizes.clone(),
         n_checks,
     })
 }

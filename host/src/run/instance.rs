@@ -44,6 +44,13 @@ pub enum RunError {
     #[error("the run was cancelled")]
     #[diagnostic(code(run::cancelled))]
     Cancelled,
+    /// A parameter was written between a forward and its backward.
+    #[error("`{0}` was written after the forward that this backward belongs to")]
+    #[diagnostic(
+        code(run::changed),
+        help("call backward before anything writes the parameter, or run the forward again")
+    )]
+    Changed(Name),
     /// A value that a step needs is not there: a fault of this program.
     #[error("internal: {0}")]
     #[diagnostic(

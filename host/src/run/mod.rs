@@ -8,6 +8,7 @@ pub mod inputs;
 pub mod instance;
 pub mod numbers;
 pub mod session;
+pub mod tape;
 pub mod value;
 
 #[cfg(test)]
@@ -18,4 +19,5 @@ pub use inputs::{InputError, bind_inputs};
 pub use instance::RunError;
 
 pub use session::{Session, SessionError, SessionOptions, StateError};
+pub use tape::{Differentiated, GradRequest, Tape};
 pub use value::Value;

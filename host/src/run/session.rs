@@ -3,10 +3,13 @@
 //! A session can be used from many threads. Runs that write state are one after another; all others run side by side,
 //! each with an instance (arena and bound kernels) of its own from a small pool.
 
-use super::compile::{CompileError, Compiled, Executors, ParamInfo, SegmentInput, compile, segment_plan};
+use super::compile::{
+    CompileError, Compiled, Executors, ParamInfo, SegmentInput, compile_prepared, prepare, segment_plan,
+};
 use super::inputs::{Bindings, InputError, bind_inputs, number_input};
 use super::instance::{Instance, RunError, RunIo, Source};
 use super::numbers::{Numbers, RandomStream};
+use super::tape::{Differentiated, GradRequest};
 use super::value::Value;
 use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Symbol, Trace, Type, ValueId};
 use crate::memory::{Bytes, Tensor, TensorError, copy_operand};
@@ -77,6 +80,10 @@ pub enum SessionError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     State(#[from] StateError),
+    /// It has no gradient.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Autodiff(#[from] crate::autodiff::AutodiffError),
 }
 
 impl From<CompileError> for SessionError {
@@ -117,6 +124,7 @@ pub struct Session {
     /// Held by a run that writes state.
     writing: Mutex<()>,
     plans: Mutex<Vec<(Key, Arc<Ready>)>>,
+    grads: Mutex<Vec<(Key, GradRequest, Arc<Differentiated>)>>,
     cancel: AtomicBool,
     n_compiles: AtomicU64,
 }
@@ -126,9 +134,18 @@ pub struct Session {
 struct Key(Vec<(Dtype, Vec<i64>)>, Vec<(Symbol, i64)>);
 
 /// A compiled program and its idle instances.
-struct Ready {
-    compiled: Arc<Compiled>,
+pub(super) struct Ready {
+    pub(super) compiled: Arc<Compiled>,
     idle: Mutex<Vec<Instance>>,
+}
+
+/// What all segments of a run left.
+pub(super) struct Left<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) values: &'a FxHashMap<ValueId, Tensor>,
+    pub(super) numbers: &'a Numbers,
+    pub(super) sizes: &'a FxHashMap<Symbol, i64>,
+    pub(super) instance: &'a Instance,
 }
 
 impl Session {
@@ -184,6 +201,7 @@ impl Session {
             params: RwLock::new(params),
             writing: Mutex::new(()),
             plans: Mutex::new(Vec::new()),
+            grads: Mutex::new(Vec::new()),
             cancel: AtomicBool::new(false),
             n_compiles: AtomicU64::new(0),
         })
@@ -207,6 +225,7 @@ impl Session {
     /// Compiles anew at the next run: kernels of a plugin that has failed stand in the old plans.
     pub fn forget_plans(&self) {
         lock(&self.plans).clear();
+        lock(&self.grads).clear();
     }
 
     /// Asks runs in progress to stop at the next step.
@@ -246,7 +265,20 @@ impl Session {
         let bindings = bind_inputs(&self.module, self.trace(), inputs)?;
         let ready = self.ready(inputs, &bindings)?;
         let _writing = self.writes_state.then(|| lock(&self.writing));
-        let mut sources = self.params.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let (sources, mut numbers) = self.sources(inputs)?;
+        let mut stream = *lock(&self.stream);
+        self.cancel.store(false, Ordering::Relaxed);
+        let done = self.execute(&ready, &bindings.sizes, &sources, &mut numbers, &mut stream, |left| {
+            let outputs = outputs(left)?;
+            Ok((outputs, self.commit(left.instance, &sources)?))
+        })?;
+        *lock(&self.stream) = stream;
+        Ok(done)
+    }
+
+    /// Where the parameters of a run lie: weights, and the user's inputs, dense and aligned; and its numbers.
+    pub(super) fn sources(&self, inputs: &[Value]) -> Result<(Vec<Option<Source>>, Numbers), SessionError> {
+        let mut sources = self.snapshot();
         let mut numbers = Numbers::default();
         for ((at, p), given) in self.user_params().zip(inputs) {
             match (self.trace().ty(p.value), given) {
@@ -261,56 +293,47 @@ impl Session {
                 _ => {}
             }
         }
-        let mut stream = *lock(&self.stream);
-        self.cancel.store(false, Ordering::Relaxed);
-        let run = self.run_segments(&ready, &bindings, &sources, &mut numbers, &mut stream)?;
-        *lock(&self.stream) = stream;
-        Ok(run)
+        Ok((sources, numbers))
     }
 
-    fn run_segments(
+    /// Runs all segments of `ready`; `finish` is given what they left before the instance is used again.
+    pub(super) fn execute<R>(
         &self,
         ready: &Ready,
-        bindings: &Bindings,
+        sizes: &FxHashMap<Symbol, i64>,
         sources: &[Option<Source>],
         numbers: &mut Numbers,
         stream: &mut RandomStream,
-    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>), SessionError> {
+        finish: impl FnOnce(&Left<'_>) -> Result<R, SessionError>,
+    ) -> Result<R, SessionError> {
         let compiled = &ready.compiled;
+        let trace = &compiled.lowered.trace;
         let context = RunContext { threads: self.options.threads, pool: &*self.pool, cancel: &self.cancel };
-        let mut sizes = bindings.sizes.clone();
-        let mut left: FxHashMap<ValueId, Tensor> = FxHashMap::default();
+        let mut sizes = sizes.clone();
+        let mut values: FxHashMap<ValueId, Tensor> = FxHashMap::default();
         let mut instance = match lock(&ready.idle).pop() {
             Some(instance) => instance,
             None => Instance::new(compiled.first.clone()).map_err(RunError::from)?,
         };
-        let last = compiled.segments.len() - 1;
-        let mut later = None;
-        for at in 0..compiled.segments.len() {
-            let current =
-                if at == 0 { &mut instance } else { later.insert(self.later(compiled, at, &sizes, &left)?) };
-            let io = RunIo { params: sources, earlier: &left };
-            let made = current.run(&io, numbers, stream, &context)?;
-            bind_data_sizes(
-                &compiled.lowered.trace,
-                &compiled.segments[at].binds,
-                &made,
-                numbers,
-                &mut sizes,
-            );
-            left.extend(made);
-            if at == last {
-                let outputs = self.outputs(compiled, &left, numbers, &sizes)?;
-                let written = self.commit(current, sources)?;
-                // An instance whose run failed is dropped: a kernel may have left its bound object half done.
-                let mut idle = lock(&ready.idle);
-                if idle.len() < IDLE_INSTANCES {
-                    idle.push(instance);
-                }
-                return Ok((outputs, written));
-            }
+        let mut later: Option<Instance> = None;
+        for (at, segment) in compiled.segments.iter().enumerate() {
+            let current = match at {
+                0 => &mut instance,
+                _ => later.insert(self.later(compiled, at, &sizes, &values, sources)?),
+            };
+            let made =
+                current.run(&RunIo { params: sources, earlier: &values }, numbers, stream, &context)?;
+            bind_data_sizes(trace, &segment.binds, &made, numbers, &mut sizes);
+            values.extend(made);
         }
-        Err(RunError::Internal("a program without segments".into()).into())
+        let last = later.as_ref().unwrap_or(&instance);
+        let done = finish(&Left { trace, values: &values, numbers, sizes: &sizes, instance: last })?;
+        // An instance whose run failed is dropped: a kernel may have left its bound object half done.
+        let mut idle = lock(&ready.idle);
+        if idle.len() < IDLE_INSTANCES {
+            idle.push(instance);
+        }
+        Ok(done)
     }
 
     /// Plans and makes an instance for a segment whose sizes are known now.
@@ -320,6 +343,7 @@ impl Session {
         at: usize,
         sizes: &FxHashMap<Symbol, i64>,
         left: &FxHashMap<ValueId, Tensor>,
+        sources: &[Option<Source>],
     ) -> Result<Instance, SessionError> {
         let earlier = left.iter().map(|(v, t)| (*v, view_of(t))).collect();
         let input = SegmentInput {
@@ -329,16 +353,24 @@ impl Session {
             sizes,
             earlier: &earlier,
         };
-        let plan = self.with_params(|info| segment_plan(&input, at, &self.executors, self.schemas, info))?;
+        let trace = &compiled.lowered.trace;
+        let plan = self.with_params(trace, sources, |info| {
+            segment_plan(&input, at, &self.executors, self.schemas, info)
+        })?;
         Ok(Instance::new(Arc::new(plan)).map_err(RunError::from)?)
     }
 
-    /// Gives `f` what a compile may know of the parameters.
-    fn with_params<R>(&self, f: impl FnOnce(&ParamInfo<'_>) -> R) -> R {
-        let params = self.params.read().unwrap_or_else(PoisonError::into_inner).clone();
+    /// Gives `f` what a compile may know of the parameters of `trace`, whose tensors are in `sources`.
+    fn with_params<R>(
+        &self,
+        trace: &Trace,
+        sources: &[Option<Source>],
+        f: impl FnOnce(&ParamInfo<'_>) -> R,
+    ) -> R {
+        let params = self.snapshot();
         let index: FxHashMap<ValueId, usize> =
-            self.trace().params.iter().enumerate().map(|(i, p)| (p.value, i)).collect();
-        let source = |v: ValueId| index.get(&v).and_then(|i| params[*i].as_ref());
+            trace.params.iter().enumerate().map(|(i, p)| (p.value, i)).collect();
+        let source = |v: ValueId| index.get(&v).and_then(|i| sources.get(*i)?.as_ref());
         f(&ParamInfo {
             strides: &|v| {
                 source(v).filter(|s| !s.tensor.is_contiguous()).map(|s| s.tensor.strides_elems().to_vec())
@@ -351,6 +383,72 @@ impl Session {
         })
     }
 
+    /// The weights as they are now.
+    pub(super) fn snapshot(&self) -> Vec<Option<Source>> {
+        self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Held while a run writes state; nothing where the program writes none.
+    pub(super) fn lock_if_writing(&self) -> Option<MutexGuard<'_, ()>> {
+        self.writes_state.then(|| lock(&self.writing))
+    }
+
+    /// The random stream as it stands.
+    pub(super) fn stream(&self) -> RandomStream {
+        *lock(&self.stream)
+    }
+
+    /// The stream after a run that succeeded.
+    pub(super) fn set_stream(&self, stream: RandomStream) {
+        *lock(&self.stream) = stream;
+    }
+
+    /// The differentiated program for inputs like these, if it is known.
+    pub(super) fn cached_grad(
+        &self,
+        inputs: &[Value],
+        bindings: &Bindings,
+        request: &GradRequest,
+    ) -> Option<Arc<Differentiated>> {
+        let key = key_of(inputs, bindings);
+        let mut grads = lock(&self.grads);
+        let at = grads.iter().position(|(k, r, _)| *k == key && r == request)?;
+        let found = grads.remove(at);
+        let program = found.2.clone();
+        grads.push(found);
+        Some(program)
+    }
+
+    /// Keeps a differentiated program; the least recently used one goes.
+    pub(super) fn cache_grad(
+        &self,
+        inputs: &[Value],
+        bindings: &Bindings,
+        request: &GradRequest,
+        program: Arc<Differentiated>,
+    ) {
+        self.n_compiles.fetch_add(1, Ordering::Relaxed);
+        let mut grads = lock(&self.grads);
+        if grads.len() == CACHED_PLANS {
+            grads.remove(0);
+        }
+        grads.push((key_of(inputs, bindings), request.clone(), program));
+    }
+
+    /// Compiles a trace with concrete sizes whose parameters are in `sources`.
+    pub(super) fn compile_prepared(
+        &self,
+        trace: Trace,
+        sizes: &FxHashMap<Symbol, i64>,
+        sources: &[Option<Source>],
+    ) -> Result<Arc<Ready>, SessionError> {
+        let params = trace.clone();
+        let compiled = self.with_params(&params, sources, |info| {
+            compile_prepared(trace, sizes, &self.executors, self.schemas, info)
+        })?;
+        Ok(Arc::new(Ready { compiled: Arc::new(compiled), idle: Mutex::new(Vec::new()) }))
+    }
+
     fn ready(&self, inputs: &[Value], bindings: &Bindings) -> Result<Arc<Ready>, SessionError> {
         let key = key_of(inputs, bindings);
         let mut plans = lock(&self.plans);
@@ -361,10 +459,9 @@ impl Session {
             plans.push(found);
             return Ok(ready);
         }
-        let compiled =
-            self.with_params(|info| compile(self.trace(), bindings, &self.executors, self.schemas, info))?;
+        let ready =
+            self.compile_prepared(prepare(self.trace(), bindings)?, &bindings.sizes, &self.snapshot())?;
         self.n_compiles.fetch_add(1, Ordering::Relaxed);
-        let ready = Arc::new(Ready { compiled: Arc::new(compiled), idle: Mutex::new(Vec::new()) });
         if plans.len() == CACHED_PLANS {
             plans.remove(0);
         }
@@ -372,52 +469,8 @@ impl Session {
         Ok(ready)
     }
 
-    fn outputs(
-        &self,
-        compiled: &Compiled,
-        left: &FxHashMap<ValueId, Tensor>,
-        numbers: &Numbers,
-        sizes: &FxHashMap<Symbol, i64>,
-    ) -> Result<Vec<Value>, SessionError> {
-        let trace = &compiled.lowered.trace;
-        let mut given: Vec<ValueId> = Vec::new();
-        trace
-            .outputs
-            .iter()
-            .map(|o| match &o.value {
-                Arg::Value(v) => match trace.ty(*v) {
-                    Type::Tensor(_) => {
-                        let t =
-                            left.get(v).ok_or_else(|| RunError::Internal("an output was not made".into()))?;
-                        // The same value returned twice is two tensors.
-                        let again = given.contains(v);
-                        given.push(*v);
-                        Ok(Value::Tensor(if again { t.to_owned_copy()? } else { t.clone() }))
-                    }
-                    Type::Number(n) => {
-                        let known = n.equals.as_ref().and_then(|d| d.eval(&|s| sizes.get(&s).copied()));
-                        match known {
-                            Some(n) => Ok(Value::Int(n)),
-                            None => numbers.get(v).map(|n| Value::from(*n)).ok_or_else(|| {
-                                RunError::Internal("an output number is not known".into()).into()
-                            }),
-                        }
-                    }
-                },
-                Arg::Int(n) => Ok(Value::Int(*n)),
-                Arg::Float(x) => Ok(Value::Float(*x)),
-                Arg::Bool(b) => Ok(Value::Bool(*b)),
-                Arg::Str(s) => Ok(Value::Str(s.to_string())),
-                Arg::Dim(d) => d.eval(&|s| sizes.get(&s).copied()).map(Value::Int).ok_or_else(|| {
-                    RunError::Internal(format!("the size `{d}` of an output is not known")).into()
-                }),
-                _ => Ok(Value::None),
-            })
-            .collect()
-    }
-
     /// The whole run has succeeded: writes state; gives the new values of written inputs.
-    fn commit(
+    pub(super) fn commit(
         &self,
         instance: &Instance,
         sources: &[Option<Source>],
@@ -501,6 +554,46 @@ impl Session {
     }
 }
 
+/// The trace's outputs.
+pub(super) fn outputs(left: &Left<'_>) -> Result<Vec<Value>, SessionError> {
+    let Left { trace, values, numbers, sizes, .. } = left;
+    let mut given: Vec<ValueId> = Vec::new();
+    trace
+        .outputs
+        .iter()
+        .map(|o| match &o.value {
+            Arg::Value(v) => match trace.ty(*v) {
+                Type::Tensor(_) => {
+                    let t =
+                        values.get(v).ok_or_else(|| RunError::Internal("an output was not made".into()))?;
+                    // The same value returned twice is two tensors.
+                    let again = given.contains(v);
+                    given.push(*v);
+                    Ok(Value::Tensor(if again { t.to_owned_copy()? } else { t.clone() }))
+                }
+                Type::Number(n) => {
+                    let known = n.equals.as_ref().and_then(|d| d.eval(&|s| sizes.get(&s).copied()));
+                    match known {
+                        Some(n) => Ok(Value::Int(n)),
+                        None => numbers
+                            .get(v)
+                            .map(|n| Value::from(*n))
+                            .ok_or_else(|| RunError::Internal("an output number is not known".into()).into()),
+                    }
+                }
+            },
+            Arg::Int(n) => Ok(Value::Int(*n)),
+            Arg::Float(x) => Ok(Value::Float(*x)),
+            Arg::Bool(b) => Ok(Value::Bool(*b)),
+            Arg::Str(s) => Ok(Value::Str(s.to_string())),
+            Arg::Dim(d) => d.eval(&|s| sizes.get(&s).copied()).map(Value::Int).ok_or_else(|| {
+                RunError::Internal(format!("the size `{d}` of an output is not known")).into()
+            }),
+            _ => Ok(Value::None),
+        })
+        .collect()
+}
+
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -566,7 +659,7 @@ fn moved(tensor: &Tensor, own_copies: &[(Bytes, Bytes)]) -> Result<Tensor, Sessi
 }
 
 /// Kernels see data aligned to its element size; what is not is copied.
-fn aligned(tensor: Tensor) -> Result<Tensor, SessionError> {
+pub(super) fn aligned(tensor: Tensor) -> Result<Tensor, SessionError> {
     let align = tensor.dtype().size_bytes().min(16);
     if (tensor.operand().addr() as usize).is_multiple_of(align) {
         Ok(tensor)

@@ -167,6 +167,26 @@ impl<T> Array<T> {
     }
 }
 
+/// Whether a struct that says it has `size` bytes, of which the reader knows those of a `T`, holds nothing that the reader
+/// would have to know (rule V8): not shorter, and zero behind what is known.
+///
+/// # Safety
+/// Where `size` is at least that of a `T`, `size` bytes must be readable at `at`.
+pub unsafe fn is_understood<T>(at: *const T, size: u64) -> bool {
+    let known = std::mem::size_of::<T>();
+    // No struct of this ABI is anywhere near as long; a size beyond it is garbage, not a later version.
+    const MAX_BYTES: u64 = 1 << 12;
+    if size < known as u64 || size > MAX_BYTES {
+        return false;
+    }
+    let start = at.cast::<u8>();
+    (known..size as usize).all(|offset| {
+        // SAFETY: within the struct, by the caller's word.
+        let byte = unsafe { start.add(offset).read() };
+        byte == 0
+    })
+}
+
 /// The checked elements of an [`Array`].
 pub struct Items<'a, T> {
     ptr: *const T,
@@ -218,6 +238,16 @@ impl<'a, T> Items<'a, T> {
         (0..items.len).filter_map(move |idx| items.get(idx))
     }
 
+    /// Whether no element holds anything behind what is known of it here (rule V8).
+    pub fn are_understood(&self) -> bool {
+        // Elements of our own size have nothing behind.
+        self.stride_bytes == std::mem::size_of::<T>()
+            || self.iter().all(|item| {
+                // SAFETY: elements are `stride_bytes` apart, all of it the array's.
+                unsafe { is_understood(item, self.stride_bytes as u64) }
+            })
+    }
+
     /// As a slice, where the elements lie side by side.
     pub fn as_slice(&self) -> Option<&'a [T]> {
         if self.len == 0 {
@@ -228,5 +258,66 @@ impl<'a, T> Items<'a, T> {
         }
         // SAFETY: dense, aligned, not null, readable for `'a`.
         Some(unsafe { std::slice::from_raw_parts(self.ptr, self.len) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(C)]
+    struct Longer {
+        known: [u64; 2],
+        tail: u64,
+    }
+
+    #[test]
+    fn longer_structs_are_taken_shorter_ones_refused() {
+        let mut longer = Longer { known: [24, 7], tail: 0 };
+        let size = std::mem::size_of::<Longer>() as u64;
+        let understood = |longer: &Longer, size| {
+            // SAFETY: `Longer` has that many bytes.
+            unsafe { is_understood(std::ptr::from_ref(longer).cast::<[u64; 2]>(), size) }
+        };
+        assert!(understood(&longer, 16) && understood(&longer, size));
+        assert!(!understood(&longer, 8));
+        longer.tail = 1;
+        assert!(understood(&longer, 16) && !understood(&longer, size));
+    }
+
+    #[test]
+    fn arrays_are_stepped_by_their_own_stride() {
+        let mut longer = [Longer { known: [1, 2], tail: 0 }, Longer { known: [3, 4], tail: 0 }];
+        let array = |longer: &[Longer; 2]| Array::<[u64; 2]> {
+            ptr: longer.as_ptr().cast(),
+            len: 2,
+            stride_bytes: 24,
+        };
+        // SAFETY: two elements, 24 bytes apart.
+        let items = unsafe { array(&longer).items() }.expect("in order");
+        assert_eq!(items.iter().copied().collect::<Vec<_>>(), [[1, 2], [3, 4]]);
+        assert!(items.are_understood() && items.as_slice().is_none());
+        longer[1].tail = 9;
+        // SAFETY: as above.
+        assert!(!unsafe { array(&longer).items() }.expect("in order").are_understood());
+    }
+
+    #[test]
+    fn headers_of_arrays_are_checked() {
+        let data = [1u64, 2, 3];
+        let good = Array::new(&data);
+        let wrong = [
+            Array { ptr: std::ptr::null(), ..good },
+            Array { stride_bytes: 4, ..good },
+            Array { stride_bytes: 12, ..good },
+            Array { len: u64::MAX, ..good },
+            Array { ptr: good.ptr.wrapping_byte_add(4), ..good },
+        ];
+        for array in wrong {
+            // SAFETY: refused before anything is read.
+            assert!(unsafe { array.items() }.is_none());
+        }
+        // SAFETY: three elements.
+        assert_eq!(unsafe { good.items() }.and_then(|items| items.as_slice()), Some(&data[..]));
     }
 }

@@ -32,16 +32,18 @@ pub(crate) fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 fn message_of(payload: Box<dyn Any + Send>) -> String {
-    let message = match payload.downcast_ref::<&str>() {
-        Some(text) => (*text).to_owned(),
-        None => payload
-            .downcast_ref::<String>()
-            .cloned()
-            .unwrap_or_else(|| "a panic without a message".to_owned()),
+    let other = match payload.downcast::<&'static str>() {
+        Ok(text) => return (*text).to_owned(),
+        Err(other) => other,
     };
-    // The payload is somebody's type, whose drop may panic again.
-    std::mem::forget(payload);
-    message
+    match other.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => {
+            // Somebody's own type, whose drop may panic again.
+            std::mem::forget(other);
+            "a panic without a message".to_owned()
+        }
+    }
 }
 
 /// Runs `f` and reports how it ended.

@@ -8,7 +8,7 @@ use super::services::Services;
 use super::view::{self, View, ViewMut};
 use std::ffi::c_void;
 use std::sync::Mutex;
-use thunderhead_abi::basic::{Handle, Items, Status, status};
+use thunderhead_abi::basic::{Handle, Items, Status, is_understood, status};
 use thunderhead_abi::bind_1::BindArgs;
 use thunderhead_abi::kernel_1::{self, RunArgs};
 use thunderhead_abi::parallel_1::ChunkBody;
@@ -50,6 +50,16 @@ pub struct Parts<'c, 'a> {
     pub workspace: &'c mut [u8],
     /// The host's threads.
     pub parallel: Parallel<'a>,
+}
+
+/// Checks views from the host.
+#[inline]
+fn check_views(views: Items<'_, TensorView>) -> Result<(), Error> {
+    if !views.are_understood() {
+        return Err(Error::new(ErrorKind::Version, "a tensor says things that this SDK does not know"));
+    }
+    // SAFETY: the host has filled them in.
+    views.iter().try_for_each(|raw| unsafe { view::check(raw) })
 }
 
 impl<'a> Inputs<'a> {
@@ -140,8 +150,9 @@ impl<'a> Call<'a> {
     /// `args` must be filled in as `thunderhead-abi` asks.
     #[inline]
     pub(crate) unsafe fn read(args: &'a RunArgs, services: &'a Services) -> Result<Call<'a>, Error> {
-        if args.size < std::mem::size_of::<RunArgs>() as u64 {
-            return Err(Error::new(ErrorKind::Version, format!("RunArgs has {} bytes", args.size)));
+        // SAFETY: the host's struct has the bytes that it says.
+        if !unsafe { is_understood(args, args.size) } {
+            return Err(Error::version_of("RunArgs", args.size, std::mem::size_of::<RunArgs>()));
         }
         let bad = || Error::invalid("the run's arrays are malformed");
         // SAFETY: the caller vouches for the pointers.
@@ -150,10 +161,8 @@ impl<'a> Call<'a> {
         let outputs = unsafe { args.outputs.items() }.ok_or_else(bad)?;
         // SAFETY: as above.
         let numbers = unsafe { args.numbers.items() }.ok_or_else(bad)?;
-        for raw in inputs.iter().chain(outputs.iter()) {
-            // SAFETY: as above.
-            unsafe { view::check(raw) }?;
-        }
+        check_views(inputs)?;
+        check_views(outputs)?;
         let workspace = if args.workspace.is_null() || args.workspace_bytes == 0 {
             &mut [][..]
         } else {
@@ -355,18 +364,17 @@ impl<'a> Binding<'a> {
     /// # Safety
     /// `args` must be filled in as `thunderhead-abi` asks.
     pub(crate) unsafe fn read(args: &'a BindArgs) -> Result<Binding<'a>, Error> {
-        if args.size < std::mem::size_of::<BindArgs>() as u64 {
-            return Err(Error::new(ErrorKind::Version, format!("BindArgs has {} bytes", args.size)));
+        // SAFETY: the host's struct has the bytes that it says.
+        if !unsafe { is_understood(args, args.size) } {
+            return Err(Error::version_of("BindArgs", args.size, std::mem::size_of::<BindArgs>()));
         }
         let bad = || Error::invalid("the arrays to bind are malformed");
         // SAFETY: the caller vouches for the pointers.
         let inputs = unsafe { args.inputs.items() }.ok_or_else(bad)?;
         // SAFETY: as above.
         let outputs = unsafe { args.outputs.items() }.ok_or_else(bad)?;
-        for raw in inputs.iter().chain(outputs.iter()) {
-            // SAFETY: as above.
-            unsafe { view::check(raw) }?;
-        }
+        check_views(inputs)?;
+        check_views(outputs)?;
         Ok(Binding {
             inputs: Inputs { inputs, outputs },
             outputs,

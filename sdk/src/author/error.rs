@@ -101,6 +101,13 @@ impl Error {
         cancelled => Cancelled;
     }
 
+    /// A struct of the host that cannot be read.
+    pub(crate) fn version_of(what: &str, found: u64, known: usize) -> Error {
+        let message =
+            format!("{what} has {found} bytes, {known} are known here, or says things that are not");
+        Error::new(ErrorKind::Version, message)
+    }
+
     /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

@@ -3,11 +3,21 @@
 /// Defines a plugin without exporting anything: a function `entry()` and a constant `MANIFEST` where it stands. For a
 /// plugin that is linked into the host, or that another crate exports.
 ///
-/// ```ignore
+/// ```
+/// # use thunderhead_sdk::{Create, Error, Executor, Kernel, Op};
+/// # struct Acme;
+/// # impl Executor for Acme {
+/// #     fn create(_: &Create<'_>) -> Result<Self, Error> { Ok(Acme) }
+/// #     fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> { Err(Error::unsupported("none yet")) }
+/// # }
 /// thunderhead_sdk::define_plugin! {
-///     manifest: include_str!("../plugin.toml"),
+///     manifest: "…", // include_str!("../plugin.toml")
 ///     executors: { "acme" => Acme },
 /// }
+/// # fn main() {
+/// assert_eq!(MANIFEST, "…");
+/// let _ = entry();
+/// # }
 /// ```
 #[macro_export]
 macro_rules! define_plugin {
@@ -34,9 +44,16 @@ macro_rules! define_plugin {
 
 /// Makes the crate, a `cdylib`, a plugin: embeds the manifest and the probe, and exports both doors. Once a crate.
 ///
-/// ```ignore
+/// ```
+/// # use thunderhead_sdk::{Create, Error, Executor, Kernel, Op};
+/// # struct Acme;
+/// # impl Executor for Acme {
+/// #     fn create(_: &Create<'_>) -> Result<Self, Error> { Ok(Acme) }
+/// #     fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> { Err(Error::unsupported("none yet")) }
+/// # }
+/// # type AcmeBlas = Acme;
 /// thunderhead_sdk::export_plugin! {
-///     manifest: include_str!("../plugin.toml"),
+///     manifest: "…", // include_str!("../plugin.toml")
 ///     executors: { "acme" => Acme, "acme_blas" => AcmeBlas },
 /// }
 /// ```

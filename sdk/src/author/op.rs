@@ -4,9 +4,9 @@
 //! its accessors index freely. It borrows the host's memory and cannot outlive the call.
 
 use super::dtype::{Device, Dtype};
-use super::error::Error;
+use super::error::{Error, ErrorKind};
 use std::fmt;
-use thunderhead_abi::basic::{Array, Items, Str};
+use thunderhead_abi::basic::{Array, Items, Str, is_understood};
 use thunderhead_abi::op::{self as raw, NO_SLOT, UNKNOWN_INT, arg_kind, desc_flags};
 use thunderhead_abi::tensor::UNKNOWN;
 
@@ -235,11 +235,9 @@ impl<'a> Op<'a> {
     /// # Safety
     /// `desc` must be filled in as `thunderhead-abi` asks; its pointers must be readable for `'a`.
     pub(crate) unsafe fn read(desc: &'a raw::OpDesc) -> Result<Op<'a>, Error> {
-        if desc.size < std::mem::size_of::<raw::OpDesc>() as u64 {
-            return Err(Error::new(
-                super::error::ErrorKind::Version,
-                format!("OpDesc has {} bytes, expected {}", desc.size, std::mem::size_of::<raw::OpDesc>()),
-            ));
+        // SAFETY: the host's struct has the bytes that it says.
+        if !unsafe { is_understood(desc, desc.size) } {
+            return Err(Error::version_of("OpDesc", desc.size, std::mem::size_of::<raw::OpDesc>()));
         }
         let bad = |what: &'static str| move || Error::invalid(what);
         // SAFETY: the caller vouches for the pointers.
@@ -254,6 +252,13 @@ impl<'a> Op<'a> {
         let outputs = unsafe { desc.outputs.items() }.ok_or_else(bad("the op's outputs are malformed"))?;
         // SAFETY: as above.
         let numbers = unsafe { desc.numbers.items() }.ok_or_else(bad("the op's numbers are malformed"))?;
+        let understood = args.are_understood()
+            && inputs.are_understood()
+            && outputs.are_understood()
+            && numbers.are_understood();
+        if !understood {
+            return Err(Error::new(ErrorKind::Version, "the op says things that this SDK does not know"));
+        }
         let op = Op { name, origin, args, inputs, outputs, numbers };
         for tensor in inputs.iter().chain(outputs.iter()) {
             // SAFETY: as above.

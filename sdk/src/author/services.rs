@@ -4,7 +4,7 @@
 use super::error::{Error, ErrorKind, Refusal};
 use std::ffi::c_void;
 use std::sync::Arc;
-use thunderhead_abi::basic::{Handle, Status, Str};
+use thunderhead_abi::basic::{Handle, Status, Str, is_understood};
 use thunderhead_abi::host::HostV1;
 use thunderhead_abi::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, options_1, parallel_1};
 
@@ -31,8 +31,9 @@ impl Services {
     /// # Safety
     /// `host` must be filled in as `thunderhead-abi` asks and live as long as the process.
     pub unsafe fn new(host: &HostV1) -> Result<Arc<Services>, Error> {
-        if host.size < std::mem::size_of::<HostV1>() as u64 {
-            return Err(Error::new(ErrorKind::Version, format!("HostV1 has {} bytes", host.size)));
+        // SAFETY: the host's struct has the bytes that it says.
+        if !unsafe { is_understood(host, host.size) } {
+            return Err(Error::version_of("HostV1", host.size, std::mem::size_of::<HostV1>()));
         }
         // SAFETY: the host's text lives as long as the process.
         let host_name = unsafe { host.name.text() }.unwrap_or("").to_owned();

@@ -18,6 +18,7 @@ use thunderhead_abi::kernel_1::{self, KernelInfo, KernelV1, RunArgs, kernel_flag
 use thunderhead_abi::selftest_1::{self, SelftestV1};
 use thunderhead_abi::tensor::{TensorView, UNKNOWN};
 use thunderhead_abi::workspace_1::{self, WorkspaceV1};
+use thunderhead_manifest::{ExecutorDecl as ExecutorDeclaration, Manifest, Operand, Plain};
 
 /// A fake host with one executor.
 pub struct Host {
@@ -25,6 +26,7 @@ pub struct Host {
     raw: Box<HostV1>,
     entry: &'static EntryV1,
     name: String,
+    decl: Option<ExecutorDeclaration>,
     executor: Handle,
 }
 
@@ -80,9 +82,23 @@ impl Host {
         Host::make(entry_of::<TestPlugin<E>>(), name, "", options)
     }
 
-    /// Makes the executor `name` of a plugin that `define_plugin!` has defined.
+    /// Makes the executor `name` of a plugin that `define_plugin!` has defined, with these options and the defaults of its
+    /// manifest for all others. Its manifest must be in order, and declare exactly the executors that the code has.
     pub fn from_entry(entry: &'static EntryV1, name: &str, options: &[(&str, Value)]) -> Result<Host, Error> {
-        Host::make(entry, name, name, options)
+        let decl = declaration(entry, name)?;
+        let mut all: Vec<(&str, Value)> = Vec::new();
+        for (key, option) in &decl.options {
+            all.push((key, value_of(&option.default)));
+        }
+        for (key, value) in options {
+            let declared = all.iter_mut().find(|(known, _)| known == key);
+            let declared =
+                declared.ok_or_else(|| Error::invalid(format!("the manifest declares no option `{key}`")))?;
+            declared.1 = value.clone();
+        }
+        let mut host = Host::make(entry, name, name, &all)?;
+        host.decl = Some(decl);
+        Ok(host)
     }
 
     fn make(
@@ -96,7 +112,7 @@ impl Host {
             options.iter().map(|(key, value)| (String::from(*key), Stored::new(value.clone()))).collect();
         let raw = Box::new(services::host(&context, 1));
         let name = name.to_owned();
-        let mut host = Host { context, raw, entry, name, executor: std::ptr::null_mut() };
+        let mut host = Host { context, raw, entry, name, decl: None, executor: std::ptr::null_mut() };
         let create = host.table::<ExecutorV1>(executor_1::ID)?.create;
         let mut executor: Handle = std::ptr::null_mut();
         // SAFETY: the box keeps its place as long as `host` lives, which destroys the executor first.
@@ -147,6 +163,22 @@ impl Host {
         match unsafe { (table.check_op)(self.executor, &desc.raw()) } {
             status::REFUSED => Ok(Err(services::refusal())),
             other => answer(other).map(Ok),
+        }
+    }
+
+    /// Whether the executor would take the op: the limits of its manifest first, then `Executor::check` where a claim asks for it. Of an executor made
+    /// without a manifest only the check is asked.
+    pub fn claims(&self, op: &OpSpec) -> Result<Result<(), Refusal>, Error> {
+        let Some(decl) = &self.decl else { return self.check(op) };
+        let inputs = op.inputs.iter().map(|tensor| Operand {
+            dtype: tensor.dtype.name(),
+            device: "cpu",
+            rank: tensor.dims.len() as u32,
+        });
+        match decl.limits(&op.name, inputs) {
+            Err(refusal) => Ok(Err(Refusal::new(refusal.code(), refusal.to_string()))),
+            Ok(claim) if claim.check => self.check(op),
+            Ok(_) => Ok(Ok(())),
         }
     }
 
@@ -244,6 +276,48 @@ impl Drop for Host {
             // SAFETY: alive, with no kernel left (kernels borrow the host), and used for the last time.
             unsafe { (table.destroy)(self.executor) };
         }
+    }
+}
+
+/// What the manifest says of the executor, once manifest and code agree.
+fn declaration(entry: &'static EntryV1, name: &str) -> Result<ExecutorDeclaration, Error> {
+    // SAFETY: the plugin's function; what it returns is static.
+    let description = unsafe { &*(entry.describe)() };
+    // SAFETY: static texts.
+    let text = unsafe { description.manifest.text() }.unwrap_or_default();
+    let (manifest, warnings) = Manifest::parse(text).map_err(|errors| Error::invalid(errors.to_string()))?;
+    if let Some(warning) = warnings.first() {
+        return Err(Error::invalid(format!("plugin.toml: {warning}")));
+    }
+    // SAFETY: as above.
+    let names = unsafe { description.executors.items() };
+    // SAFETY: as above.
+    let names = names.into_iter().flat_map(|names| names.iter()).filter_map(|name| unsafe { name.text() });
+    let names: Vec<&str> = names.collect();
+    let declared: Vec<&str> = manifest.executors.iter().map(|executor| executor.name.as_str()).collect();
+    if names.iter().any(|name| !declared.contains(name)) || declared.iter().any(|name| !names.contains(name))
+    {
+        return Err(Error::invalid(format!("plugin.toml declares {declared:?}, the code has {names:?}")));
+    }
+    let decl = manifest.executor(name).cloned();
+    decl.ok_or_else(|| Error::invalid(format!("plugin.toml declares no executor `{name}`")))
+}
+
+fn value_of(plain: &Plain) -> Value {
+    match plain {
+        Plain::Bool(value) => Value::Bool(*value),
+        Plain::Int(value) => Value::Int(*value),
+        Plain::Float(value) => Value::Float(*value),
+        Plain::Str(text) => Value::String(text.clone()),
+        Plain::List(items) => Value::List(
+            items
+                .iter()
+                .map(|item| match item {
+                    Plain::Str(text) => text.clone(),
+                    other => other.to_string(),
+                })
+                .collect(),
+        ),
     }
 }
 

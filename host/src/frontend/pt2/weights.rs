@@ -118,6 +118,18 @@ impl Weights {
         Ok(Self { storages, states, constants, refused, configs: files.map(str::to_owned) })
     }
 
+    /// No tensors at all.
+    pub fn none() -> Self {
+        let configs = ["no weights".to_owned(), "no constants".to_owned()];
+        Self {
+            storages: Vec::new(),
+            states: HashMap::new(),
+            constants: HashMap::new(),
+            refused: HashMap::new(),
+            configs,
+        }
+    }
+
     /// The storages, in the order of their ids.
     pub fn storages(&self) -> &[Storage] {
         &self.storages

@@ -639,6 +639,36 @@ fn constants_among_inputs_and_outputs() {
     assert!(program.body().ends_with(r#"return none as "out0", %y as "out1""#));
 }
 
+/// Writes through ever longer chains of views cost the square of the file's size: refused before it hurts.
+#[test]
+fn endless_chains_of_views_are_refused() {
+    let mut program = Program::training().buffer("v0", "state", &[2]);
+    for i in 0..250 {
+        let (from, to) = (format!("v{i}"), format!("v{}", i + 1));
+        let args = [("self", tensor(&from)), ("size", json!({ "as_ints": [2] }))];
+        program = program.node("view.default", &args, &to, &[2]);
+    }
+    for i in 0..250 {
+        program = program.node("exp_.default", &[("self", tensor("v250"))], &format!("e{i}"), &[2]);
+    }
+    assert_eq!(program.output("v250").error().code_text(), "model::too_large");
+}
+
+/// A buffer called like an input keeps a name of its own, for the trace and for files that hold both.
+#[test]
+fn names_that_look_like_inputs_are_marked() {
+    let program = Program::training()
+        .buffer("b_in0", "in0", &[2])
+        .input("x", &[2])
+        .node("exp_.default", &[("self", tensor("b_in0"))], "exp_", &[2])
+        .output("exp_");
+    let imported = program.imported().expect("imports");
+    assert_eq!(crate::ir::verify::verify(&imported.module), vec![]);
+    assert!(imported.tensors.contains_key("fqn:in0"));
+    let role = &imported.module.traces[0].params[0].role;
+    assert_eq!(role.name.as_deref(), Some("fqn:in0"));
+}
+
 /// Each fault with its code, and messages that name the node.
 #[test]
 fn faults_have_codes() {

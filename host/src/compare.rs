@@ -3,8 +3,8 @@
 //! Dtype and sizes must always agree; integers, booleans and 8-bit floats exactly; equal NaNs and equal infinities
 //! count as equal. Differences of complex numbers are distances in the plane.
 
-use thunderhead::ir::Dtype;
-use thunderhead::memory::Tensor;
+use crate::ir::Dtype;
+use crate::memory::{Tensor, TensorError};
 
 /// Limits of what may differ; `None`: by dtype.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,11 +78,7 @@ impl Verdict {
 }
 
 /// Compares two tensors. The error is that of running out of memory.
-pub fn compare(
-    got: &Tensor,
-    expected: &Tensor,
-    tolerance: Tolerance,
-) -> Result<Verdict, thunderhead::memory::TensorError> {
+pub fn compare(got: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Verdict, TensorError> {
     if got.dtype() != expected.dtype() || got.dims() != expected.dims() {
         return Ok(Verdict::OtherType { got: described(got), expected: described(expected) });
     }
@@ -230,7 +226,7 @@ fn index_of(mut i: usize, dims: &[i64]) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thunderhead::memory::Element as Plain;
+    use crate::memory::Element as Plain;
 
     fn tensor<T: Plain>(data: &[T], dims: &[i64]) -> Tensor {
         Tensor::from_slice(data, dims).expect("dims of the data")
