@@ -446,14 +446,14 @@ fn nll(b: &mut Builder<'_>, call: &Call, logp: &Tensor) -> Built {
     }
 }
 
-/// The second result is the sum of the weights met; 0 where nothing is reduced.
+/// The second result is the sum of the weights met; 0 where a batch is not reduced.
 fn import_nll_loss_forward(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
     let reduction = import::reduction(c)?;
     let mut args = import::args(c, &["self", "target", "weight"])?;
     args.extend([reduction.clone(), import::arg(c, "ignore_index")?]);
     let loss = b.call("torch.nll_loss", args)?;
     let (a, target) = (import::tensor(b, c, "self")?, import::tensor(b, c, "target")?);
-    let total = if reduction == Arg::str("none") {
+    let total = if reduction == Arg::str("none") && target.rank() > 0 {
         b.full(&[], 0.0, a.dtype(), &a.ty.device)?
     } else {
         let weight = import::opt_tensor(b, c, "weight")?;
