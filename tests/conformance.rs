@@ -35,7 +35,11 @@ const DTYPES: &[Dtype] = &[
 
 /// Where executors may differ: op, dtypes (none: all), why.
 const EXCEPTIONS: &[(&str, &[Dtype], &str)] = &[
-    ("torch.gelu", &[Dtype::F16, Dtype::Bf16, Dtype::F32], "ATen's gelu of an infinity is NaN below f64 (seen in 2.13)"),
+    (
+        "torch.gelu",
+        &[Dtype::F16, Dtype::Bf16, Dtype::F32],
+        "ATen's gelu of an infinity is NaN below f64 (seen in 2.13)",
+    ),
     ("torch.grid_sample", &[Dtype::F16, Dtype::Bf16], "ATen computes the coordinates in half precision"),
     ("torch.floor_divide", &[Dtype::U8], "a negative divisor of unsigned numbers wraps in ATen"),
 ];
