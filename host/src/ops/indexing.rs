@@ -10,7 +10,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand, Tensor};
 use super::emit::number_for;
 use super::reduction::prim_axis;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits, import, meta};
+use super::{Call, Level, Meta, Op, OpError, Sample, Traits, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -219,6 +219,7 @@ pub static NONZERO: Op = Op {
         let rank = Dim::Known(a.rank() as i64);
         meta::one(vec![meta::data_size(0), rank], Dtype::I64, &a.ty)
     }),
+    vjp: Vjp::NonDiff,
     traits: Traits::DATA_SIZED,
     samples: &[Sample("bool[2, 3]"), Sample("i64[5]{0..2}"), Sample("bool[0, 2]"), Sample("T[3]")],
     ..Op::BASE
@@ -503,6 +504,7 @@ pub static TORCH_ONE_HOT: Op = Op {
     doc: "1 at the index and 0 elsewhere along a new last dim of `classes`.",
     schema: "(a: Tensor<i>, classes: int = -1) -> Tensor<i64>",
     level: Level::Composite(one_hot),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["one_hot.default"], import: Import::Map("a=self classes=num_classes") }],
     samples: &[
         Sample("i64[2, 3]{0..5}, classes=5"),

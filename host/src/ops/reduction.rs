@@ -8,7 +8,7 @@ use super::arith::{Built, all_axes};
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::number_for;
-use super::{Call, Level, Meta, Op, OpError, Sample, import, meta};
+use super::{Call, Level, Meta, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -122,6 +122,7 @@ pub static ARGMAX: Op = Op {
     doc: "Index of the largest along an axis, or in row-major order of all; the first of equals, NaN is largest.",
     schema: "(a: Tensor<r|b>, axis: int?) -> Tensor<i64>",
     meta: Meta::Fn(arg_extremum_meta),
+    vjp: Vjp::NonDiff,
     samples: ARG,
     ..Op::BASE
 };
@@ -131,6 +132,7 @@ pub static ARGMIN: Op = Op {
     doc: "Index of the smallest along an axis, or in row-major order of all; the first of equals, NaN is smallest.",
     schema: "(a: Tensor<r|b>, axis: int?) -> Tensor<i64>",
     meta: Meta::Fn(arg_extremum_meta),
+    vjp: Vjp::NonDiff,
     samples: ARG,
     ..Op::BASE
 };
@@ -241,6 +243,7 @@ pub static SEARCHSORTED: Op = Op {
           Edges are 1-d, or have the dims of `values` but for the last. NaN stands behind all edges.",
     schema: "(edges: Tensor<r>, values: Tensor<r>|num, *, right: bool, out_dtype: dtype) -> Tensor<i>",
     meta: Meta::Fn(searchsorted_meta),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("T[5]{sorted}, T[2, 3], right=false, out_dtype=i64"),
         Sample("T[5]{sorted}, T[2, 3], right=true, out_dtype=i32"),
@@ -390,6 +393,7 @@ pub static TORCH_ARGMAX: Op = Op {
     doc: "Index of the largest, in row-major order of all where no axis is given; the first of equals.",
     schema: "(a: Tensor, axis: int?, keepdim: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| arg_extremum(b, call, "prims.argmax")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["argmax.default"], import: Import::Map("a=self axis=dim keepdim") }],
     samples: ARG_COMPOSITE,
     ..Op::BASE
@@ -400,6 +404,7 @@ pub static TORCH_ARGMIN: Op = Op {
     doc: "Index of the smallest, in row-major order of all where no axis is given; the first of equals.",
     schema: "(a: Tensor, axis: int?, keepdim: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| arg_extremum(b, call, "prims.argmin")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["argmin.default"], import: Import::Map("a=self axis=dim keepdim") }],
     samples: ARG_COMPOSITE,
     ..Op::BASE
@@ -410,6 +415,7 @@ pub static TORCH_ALL: Op = Op {
     doc: "Is every element nonzero? True of nothing; u8 stays u8.",
     schema: "(a: Tensor, axes: ints?, keepdim: bool = false) -> Tensor<b>",
     level: Level::Composite(|b, call| quantifier(b, call, "prims.amin", true)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["all.default"], import: Import::Map("a=self") },
         Aten { overloads: &["all.dim"], import: Import::Map("a=self axes=dim keepdim") },
@@ -427,6 +433,7 @@ pub static TORCH_ANY: Op = Op {
     doc: "Is any element nonzero? False of nothing; u8 stays u8.",
     schema: "(a: Tensor, axes: ints?, keepdim: bool = false) -> Tensor<b>",
     level: Level::Composite(|b, call| quantifier(b, call, "prims.amax", false)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["any.default"], import: Import::Map("a=self") },
         Aten { overloads: &["any.dim"], import: Import::Map("a=self axes=dim keepdim") },
@@ -746,6 +753,7 @@ pub static TORCH_ARGSORT: Op = Op {
     doc: "Where the sorted values along an axis stood.",
     schema: "(a: Tensor, axis: int = -1, descending: bool = false, stable: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| Ok(vec![sort(b, call)?[1].arg()])),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["argsort.default"], import: Import::Map("a=self axis=dim descending") },
         Aten { overloads: &["argsort.stable"], import: Import::Map("a=self axis=dim descending stable") },
@@ -784,6 +792,7 @@ pub static TORCH_BUCKETIZE: Op = Op {
           `right` to the one above.",
     schema: "(a: Tensor|num, edges: Tensor, *, out_int32: bool = false, right: bool = false) -> Tensor<i>",
     level: Level::Composite(bucketize),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["bucketize.Tensor", "bucketize.Scalar"],
         import: Import::Map("a=self edges=boundaries out_int32 right"),
