@@ -1011,6 +1011,11 @@ pub static TORCH_RELU: Op = Op {
         Ok(vec![emit::binary(b, "prims.maximum", &a, 0)?.arg()])
     }),
     meta: Meta::Fn(real_a),
+    vjp: Vjp::Rule(|b, d| {
+        let (y, g) = (d.output(0)?, d.g()?);
+        let on = b.binary("prims.gt", &y, 0.0)?;
+        Ok(vec![Some(b.select(&on, &g, 0.0)?)])
+    }),
     aten: &[Aten { overloads: &["relu.default", "relu_.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..SAME
@@ -1047,6 +1052,13 @@ pub static TORCH_SIGMOID: Op = Op {
         let a = call.tensor("a")?;
         let a = to_dtype(b, &a, inexact(a.dtype()))?;
         Ok(vec![in_acc(b, &a, sigmoid)?.arg()])
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+        let rest = b.one_minus(&y)?;
+        let slope = b.mul(&y, &rest)?;
+        let of_y = chain(b, &g, &slope)?;
+        Ok(vec![Some(b.to(&of_y, a.dtype())?)])
     }),
     aten: &[Aten {
         overloads: &["sigmoid.default", "sigmoid_.default", "special_expit.default"],

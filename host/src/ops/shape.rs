@@ -795,6 +795,19 @@ pub static TORCH_SPLIT: Op = Op {
         let axis = call.axis("axis", a.rank())?;
         piece_types(&a, axis, &split_sizes(call, &a, axis)?)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let a = d.call.tensor("a")?;
+        let axis = d.call.axis("axis", a.rank())?;
+        let mut parts = Vec::new();
+        for (i, out) in d.outputs.iter().enumerate() {
+            let out = out.clone().ok_or_else(|| d.call.error("a part is absent"))?;
+            parts.push(match d.cotangent(i) {
+                Some(g) => g,
+                None => b.full(out.dims(), 0.0, out.dtype(), &out.ty.device)?,
+            });
+        }
+        Ok(vec![Some(b.cat(&parts, axis)?)])
+    }),
     aten: &[
         Aten {
             overloads: &["split.Tensor", "split.sizes", "split_copy.Tensor", "unsafe_split.Tensor"],
@@ -2328,7 +2341,6 @@ fn undiagonal(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, 
         .collect();
     Ok(vec![Some(b.permute(&matrix, &permutation)?)])
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
