@@ -36,7 +36,11 @@ const DTYPES: &[Dtype] = &[
 /// Where executors may differ: op, dtypes (none: all), why.
 const EXCEPTIONS: &[(&str, &[Dtype], &str)] = &[
     ("prims.device_put", &[], "the host moves tensors; no executor is asked"),
-    ("prims.scatter_reduce", NO_ORDER, "these dtypes have no order, and `reference` takes no reduction of them"),
+    (
+        "prims.scatter_reduce",
+        NO_ORDER,
+        "these dtypes have no order, and `reference` takes no reduction of them",
+    ),
     ("torch.scatter", NO_ORDER, "as prims.scatter_reduce"),
     ("torch.embedding_bag", NO_ORDER, "as prims.scatter_reduce, for the largest of a bag"),
     ("torch.gelu", HALF_AND_SINGLE, "ATen's gelu of an infinity is NaN below f64 (seen in 2.13)"),
