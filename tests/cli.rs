@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+use thunderhead::tensor_files::read_tensors;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -221,4 +222,164 @@ fn ops_are_data() {
     assert!(ops.iter().any(|op| op["name"] == "torch.add" && op["level"] == "composite"));
     let completions = place.run(&["completions", "bash"]);
     assert!(completions.starts_with("$ thunderhead completions bash\nexit 0\n"));
+}
+mod with_reference {
+    use super::*;
+
+    fn inputs(place: &Place) {
+        place.file("in.json", "{\"in1\": 2.5}");
+        // `in0` = [[1, 2], [3, 4]] as safetensors, written by hand: header, then four f32.
+        let header = r#"{"in0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}"#;
+        tensors(place, "in.safetensors", header, &[1.0, 2.0, 3.0, 4.0]);
+        // The file would be valid without padding; what writers pad is spaces.
+        let header = r#"{"bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"steps":{"dtype":"I64","shape":[],"data_offsets":[8,16]}}"#;
+        tensors(place, "weights.safetensors", header, &[10.0, 20.0, 0.0, 0.0]);
+    }
+
+    fn tensors(place: &Place, name: &str, header: &str, data: &[f32]) {
+        let padded = header.len().next_multiple_of(8);
+        let mut bytes = (padded as u64).to_le_bytes().to_vec();
+        bytes.extend(format!("{header:<padded$}").bytes());
+        data.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        fs::write(place.dir.path().join(name), bytes).expect("a file in a temporary folder");
+    }
+
+    fn small() -> Place {
+        let place = Place::new();
+        place.file("small.trace", PROGRAM);
+        inputs(&place);
+        place
+    }
+
+    const GIVEN: [&str; 8] = [
+        "--config",
+        "reference",
+        "--inputs",
+        "in.safetensors",
+        "--inputs",
+        "in.json",
+        "--weights",
+        "weights.safetensors",
+    ];
+
+    fn run(place: &Place, args: &[&str]) -> String {
+        let args: Vec<&str> = args.iter().copied().chain(GIVEN).collect();
+        place.run(&args)
+    }
+
+    #[test]
+    fn a_run_prints_outputs_and_ends_with_the_summary() {
+        let place = small();
+        check("run", &place, &run(&place, &["run", "small.trace"]));
+        check("run_quiet", &place, &run(&place, &["run", "small.trace", "-q"]));
+        check("run_verbose", &place, &run(&place, &["run", "small.trace", "-v"]));
+        check("run_json", &place, &run(&place, &["run", "small.trace", "--json"]));
+    }
+
+    #[test]
+    fn inputs_that_are_missing_are_filled_or_named() {
+        let place = small();
+        let args = ["run", "small.trace", "--config", "reference", "--weights", "weights.safetensors"];
+        check("inputs_filled", &place, &place.run(&args));
+        let some = args.iter().copied().chain(["--inputs", "in.json"]).collect::<Vec<_>>();
+        check("inputs_missing", &place, &place.run(&some));
+        place.file("wrong.json", "{\"in0\": 1, \"in1\": 2.5}");
+        let wrong = args.iter().copied().chain(["--inputs", "wrong.json"]).collect::<Vec<_>>();
+        check("inputs_wrong", &place, &place.run(&wrong));
+        place.file("other.json", "{\"in3\": 1}");
+        let other = args.iter().copied().chain(["--inputs", "other.json"]).collect::<Vec<_>>();
+        check("inputs_unknown", &place, &place.run(&other));
+        check("weights_missing", &place, &place.run(&["run", "small.trace", "--config", "reference"]));
+    }
+
+    #[test]
+    fn what_a_run_writes_the_next_can_be_compared_with() {
+        let place = small();
+        let first = run(
+            &place,
+            &["run", "small.trace", "-q", "--output", "o.safetensors", "--state-out", "s.safetensors"],
+        );
+        let same = run(&place, &["run", "small.trace", "--expect", "o.safetensors"]);
+        let carried = run(
+            &place,
+            &["run", "small.trace", "-q", "--state", "s.safetensors", "--state-out", "s2.safetensors"],
+        );
+        check("run_written", &place, &[first, same, carried].join("\n"));
+        let steps = |name: &str| {
+            let state = read_tensors(&place.dir.path().join(name)).expect("state was written");
+            state["steps"].to_vec::<i64>().expect("i64")
+        };
+        assert_eq!((steps("s.safetensors"), steps("s2.safetensors")), (vec![1], vec![2]));
+        // Another input gives another output: exit 8 with the worst element.
+        let header = r#"{"in0":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}"#;
+        tensors(&place, "in.safetensors", header, &[1.0, 2.0, 3.5, 4.0]);
+        check("run_mismatch", &place, &run(&place, &["run", "small.trace", "--expect", "o.safetensors"]));
+    }
+
+    #[test]
+    fn traces_are_printed_at_every_stage() {
+        let place = small();
+        let stages = ["acquired", "claimed", "execution"];
+        let seen = stages.map(|stage| run(&place, &["trace", "small.trace", "--stage", stage]));
+        check("trace", &place, &seen.join("\n"));
+        check("trace_depth", &place, &run(&place, &["trace", "small.trace", "--depth", "1", "--notes"]));
+    }
+
+    #[test]
+    fn printed_traces_run_and_give_the_same() {
+        let place = small();
+        run(&place, &["run", "small.trace", "-q", "--output", "o.safetensors"]);
+        for stage in ["acquired", "claimed", "execution"] {
+            let printed = run(&place, &["trace", "small.trace", "-q", "--stage", stage]);
+            let text = printed.split_once("--- stdout\n").expect("a trace on stdout").1;
+            place.file("again.trace", text);
+            let seen = run(&place, &["run", "again.trace", "--expect", "o.safetensors"]);
+            assert!(seen.contains("\nexit 0\n"), "{stage}:\n{seen}");
+        }
+    }
+
+    #[test]
+    fn every_preset_plans_a_model() {
+        let place = small();
+        for preset in ["default", "reference"] {
+            let seen = place.run(&["plan", &model("mlp/model.pt2"), "--config", preset, "-q"]);
+            assert!(seen.contains("\nexit 0\n"), "{preset}:\n{seen}");
+        }
+    }
+
+    #[test]
+    fn plans_are_made_explained_and_compared() {
+        let place = small();
+        check("explain", &place, &run(&place, &["explain", "small.trace"]));
+        check("explain_op", &place, &run(&place, &["explain", "small.trace", "--op", "torch.add", "--json"]));
+        check("plan", &place, &run(&place, &["plan", "small.trace"]));
+        run(&place, &["plan", "small.trace", "-o", "a.json"]);
+        check("plan_same", &place, &place.run(&["plan", "--diff", "a.json", "a.json"]));
+        let text = fs::read_to_string(place.dir.path().join("a.json")).expect("the plan was written");
+        place.file("b.json", &text.replace("\"executor\": \"reference\"", "\"executor\": \"other\""));
+        check("plan_differs", &place, &place.run(&["plan", "--diff", "a.json", "b.json"]));
+        check("plan_bad", &place, &place.run(&["plan", "--diff", "a.json", "small.trace"]));
+    }
+
+    #[test]
+    fn expectations_are_checked_before_anything_runs() {
+        let place = small();
+        place.file(
+            "t.toml",
+            "config = 1\nexecutors = []\n[expect]\nmax_last_resort = 1\nclaims = [{ op = \"*.mul\", by = \"host\" }]\n",
+        );
+        let args = ["run", "small.trace", "--config", "./t.toml", "--weights", "weights.safetensors"];
+        check("expectations", &place, &place.run(&args));
+    }
+
+    #[test]
+    fn nobody_takes_an_op() {
+        let place = small();
+        place.file(
+            "t.toml",
+            "config = 1\nbase = \"reference\"\nlast_resort = \"none\"\nexecutor.reference.deny = [\"prims.mul\"]\n",
+        );
+        let args = ["run", "small.trace", "--config", "./t.toml", "--weights", "weights.safetensors"];
+        check("unclaimed", &place, &place.run(&args));
+    }
 }

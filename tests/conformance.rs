@@ -34,7 +34,11 @@ const DTYPES: &[Dtype] = &[
 ];
 
 /// Where executors may differ: op, dtypes (none: all), why.
-const EXCEPTIONS: &[(&str, &[Dtype], &str)] = &[];
+const EXCEPTIONS: &[(&str, &[Dtype], &str)] = &[
+    ("torch.gelu", &[Dtype::F16, Dtype::Bf16, Dtype::F32], "ATen's gelu of an infinity is NaN below f64 (seen in 2.13)"),
+    ("torch.grid_sample", &[Dtype::F16, Dtype::Bf16], "ATen computes the coordinates in half precision"),
+    ("torch.floor_divide", &[Dtype::U8], "a negative divisor of unsigned numbers wraps in ATen"),
+];
 
 #[test]
 fn executors_agree_on_every_op() {
@@ -79,10 +83,7 @@ impl Executors {
 
     fn compare(&self, op: &Op, sample: &str, dtype: Dtype, case: &Case, report: &mut Report) {
         let id = Id { op: op.name, dtype, sample: sample.to_owned() };
-        let mut expected = run(&self.reference, case);
-        if expected.is_err() && std::env::var_os("TMP_NOREF").is_some() {
-            expected = run(&self.others[1].1, case);
-        }
+        let expected = run(&self.reference, case);
         if let Err(error) = &expected
             && is_unclaimed(error)
         {

@@ -201,9 +201,27 @@ impl std::fmt::Display for Element {
 pub fn element_text(dtype: Dtype, bytes: &[u8]) -> String {
     match Element::of(dtype, bytes) {
         _ if dtype == Dtype::Bool => (bytes != [0]).to_string(),
-        Element::Real(real) => format!("{real:.6}"),
-        Element::Complex(re, im) => format!("({re:.6}, {im:.6})"),
+        Element::Real(real) => short(real),
+        Element::Complex(re, im) => format!("({}, {})", short(re), short(im)),
         element => element.to_string(),
+    }
+}
+
+/// Six significant digits or so: `12.5`, `0.333333`, `1.5e-9`.
+fn short(real: f64) -> String {
+    if real == 0.0 || !real.is_finite() {
+        return real.to_string();
+    }
+    if (1e-4..1e6).contains(&real.abs()) {
+        let text = format!("{real:.6}");
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    let text = format!("{real:.5e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'))
+        }
+        None => text,
     }
 }
 
@@ -276,6 +294,12 @@ mod tests {
         let sentence =
             "1 of 6 elements differ, worst at [0, 1]: got 5, expected 0, difference 5.000e0, allowed 1.000e0";
         assert_eq!(verdict.sentence(), sentence);
+    }
+
+    #[test]
+    fn reals_are_short() {
+        let shown = [12.5, 1.0 / 3.0, 1.5e-9, -2e7, 0.0, f64::INFINITY, 100.0].map(short);
+        assert_eq!(shown, ["12.5", "0.333333", "1.5e-9", "-2e7", "0", "inf", "100"]);
     }
 
     #[test]

@@ -24,8 +24,7 @@ pub fn is_generic(text: &str) -> bool {
 
 /// The sample for that dtype. An error is the op's: it does not take that dtype.
 pub fn case(op: &'static Op, text: &str, dtype: Dtype) -> Result<Case, OpError> {
-    let mut reader =
-        Reader { rest: text, dtype, trace: Trace::new("forward", Stage::Acquired), inputs: Vec::new() };
+    let mut reader = Reader { rest: text, dtype, trace: Trace::new("forward", Stage::Acquired), inputs: Vec::new() };
     let args = reader.arguments(op);
     let Reader { mut trace, inputs, .. } = reader;
     let mut builder = Builder::top(&mut trace);
@@ -50,22 +49,18 @@ impl<'a> Reader<'a> {
     fn arguments(&mut self, op: &'static Op) -> Vec<Arg> {
         let schema = thunderhead::ops::table::schema_of(op);
         let mut args: Vec<Option<Arg>> = vec![None; schema.params.len()];
-        let mut next = 0;
+        // By position come those that may be tensors; all others have names.
+        let mut positions = (0..schema.params.len()).filter(|place| schema.params[*place].ty.takes_tensor());
         while !self.at_end() {
             let place = match self.name_before_equals() {
-                Some(name) => {
-                    schema.index(name).unwrap_or_else(|| panic!("{}: no parameter `{name}`", op.name))
-                }
-                None => next,
+                Some(name) => schema.index(name).unwrap_or_else(|| panic!("{}: no parameter `{name}`", op.name)),
+                None => positions.next().or_else(|| args.iter().position(Option::is_none)).expect("a parameter for it"),
             };
-            next = place + 1;
             args[place] = Some(self.value());
             self.skip(",");
         }
         let complete = |(given, param): (Option<Arg>, &thunderhead::ir::schema::Param)| {
-            given
-                .or_else(|| param.absent_value())
-                .unwrap_or_else(|| panic!("{}: `{}` is missing", op.name, param.name))
+            given.or_else(|| param.absent_value()).unwrap_or_else(|| panic!("{}: `{}` is missing", op.name, param.name))
         };
         args.into_iter().zip(&schema.params).map(complete).collect()
     }
@@ -128,7 +123,7 @@ impl<'a> Reader<'a> {
             "true" => return Arg::Bool(true),
             "false" => return Arg::Bool(false),
             "T" => return Arg::Dtype(self.dtype),
-            "cpu" => return Arg::Device(Device::CPU),
+            "cpu" => return Arg::Device(Device::Cpu),
             _ => {}
         }
         if let Some(dtype) = Dtype::from_name(word) {
@@ -159,7 +154,7 @@ impl<'a> Reader<'a> {
         };
         let n = self.inputs.len();
         self.inputs.push(Value::Tensor(filled(dtype, &dims, filling, n as u64)));
-        let ty = TensorType::new(dims.into_iter().map(Dim::Known).collect(), dtype);
+        let ty = TensorType::new(dims.into_iter().map(Dim::Known).collect::<Vec<_>>(), dtype);
         let name: Name = format!("in{n}").into();
         let value = self.trace.add_value(name.clone(), ty.into());
         let role = Role { kind: RoleKind::Input, name: Some(name), frozen: false };
@@ -192,13 +187,7 @@ fn element(dtype: Dtype, filling: &str, salt: u64, at: u64) -> f64 {
         "unit" if inexact => unit * 1.9 - 0.95,
         "pos" if inexact => 0.1 + unit * 2.0,
         "pos" => 1.0 + (unit * 4.0).floor(),
-        "nonzero" if inexact => {
-            if unit < 0.5 {
-                -0.5 - unit
-            } else {
-                0.5 + unit
-            }
-        }
+        "nonzero" if inexact => if unit < 0.5 { -0.5 - unit } else { 0.5 + unit },
         "nonzero" => 1.0 + (unit * 4.0).floor(),
         "nonfinite" if inexact => match at % 5 {
             1 => f64::NAN,

@@ -44,7 +44,7 @@ fn entry(op: &PlannedOp, paint: Paint) -> String {
     for refusal in &op.refusals {
         let at = refusal.at.as_ref().map(|at| format!(" [{at}]")).unwrap_or_default();
         let (who, code, sentence) = (&refusal.executor, &refusal.code, &refusal.sentence);
-        text.push_str(&format!("{indent}    {who:<names$}  {code:<codes$}  {sentence}{at}\n"));
+        text.push_str(&format!("{indent}  - {who:<names$}  {code:<codes$}  {sentence}{at}\n"));
     }
     text
 }
@@ -76,8 +76,8 @@ mod tests {
             ],
         };
         let expected = "    att/0  prims.exp  @reference  (att)
-        sdpa       claim::op_unknown  not in its manifest
-        acme_blas  acme::rank         too many dims [input 0]
+      - sdpa       claim::op_unknown  not in its manifest
+      - acme_blas  acme::rank         too many dims [input 0]
 ";
         assert_eq!(entry(&op, Paint::PLAIN), expected);
     }

@@ -277,9 +277,6 @@ fn dropped(b: &mut Builder<'_>, call: &Call, x: &Tensor) -> Built {
 
 fn attention(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     let a = Attention::of(b, call)?;
-    if a.mask.is_some() && call.bool("is_causal")? {
-        return Err(call.error("a mask and `is_causal` exclude each other"));
-    }
     let s = a.scores(b, call)?;
     let p = b.tensor("torch.safe_softmax", vec![s.arg(), Arg::Int(-1)])?;
     let p = dropped(b, call, &p)?;
@@ -417,7 +414,8 @@ fn import_attention(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpErr
 fn is_grouped(b: &Builder<'_>, c: &AtenCall) -> Result<Arg, OpError> {
     let (q, k) = (import::tensor(b, c, "query")?, import::tensor(b, c, "key")?);
     let heads = |t: &Tensor| t.rank().checked_sub(3).map(|i| t.dims()[i].clone());
-    let differ = matches!((heads(&q), heads(&k)), (Some(x), Some(y)) if x.same(&y) == Some(false));
+    // Numbers that may be equal are no groups then: one head of `k` serves one of `q`.
+    let differ = matches!((heads(&q), heads(&k)), (Some(x), Some(y)) if x != y);
     Ok(Arg::Bool(differ))
 }
 
@@ -443,4 +441,55 @@ fn import_flash_backward(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, 
     let mut grads = b.call("torch.scaled_dot_product_attention_backward", args)?;
     grads.truncate(3);
     Ok(grads)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Arg, Dtype, SymKind, Symbol, TensorType};
+    use crate::ir::{Dim, Stage, Trace};
+    use crate::ops::Builder;
+    use crate::ops::meta::show;
+
+    /// Dims of the result of attention on f32 tensors of these dims, or why there is none.
+    fn attention(q: &[Dim], k: &[Dim], v: &[Dim], rest: Vec<Arg>) -> Result<String, String> {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let mut args = Vec::new();
+        for (name, dims) in [("q", q), ("k", k), ("v", v)] {
+            args.push(Arg::Value(trace.add_value(name, TensorType::new(dims, Dtype::F32).into())));
+        }
+        args.extend(rest);
+        let mut b = Builder::top(&mut trace);
+        let r = b.tensor("torch.scaled_dot_product_attention", args);
+        r.map(|t| show(t.dims())).map_err(|e| e.what)
+    }
+
+    fn known(dims: &[i64]) -> Vec<Dim> {
+        dims.iter().map(|d| (*d).into()).collect()
+    }
+
+    #[test]
+    fn symbolic_lengths_and_grouped_heads_are_taken() {
+        let s = |n| Dim::symbol(Symbol { kind: SymKind::Input, number: n });
+        let (q, kv) = ([s(0), 8.into(), s(1), 16.into()], [s(0), 2.into(), s(2), 16.into()]);
+        let grouped = vec![Arg::None, Arg::Float(0.0), Arg::Bool(true), Arg::None, Arg::Bool(true)];
+        assert_eq!(attention(&q, &kv, &kv, grouped).as_deref(), Ok("[s0, 8, s1, 16]"));
+    }
+
+    #[test]
+    fn what_does_not_match_is_refused_with_all_sizes() {
+        let refused = attention(&known(&[2, 4, 8]), &known(&[2, 5, 7]), &known(&[2, 5, 7]), vec![]);
+        assert_eq!(
+            refused,
+            Err("q and k end in different sizes: q [2, 4, 8], k [2, 5, 7], v [2, 5, 7]".into())
+        );
+        let refused = attention(&known(&[2, 4, 8]), &known(&[2, 5, 8]), &known(&[2, 6, 8]), vec![]);
+        assert!(refused.is_err_and(|e| e.contains("different numbers of keys")));
+    }
+
+    #[test]
+    fn dropout_without_random_numbers_is_refused() {
+        let x = known(&[2, 4, 8]);
+        let refused = attention(&x, &x, &x, vec![Arg::None, Arg::Float(0.5)]);
+        assert!(refused.is_err_and(|e| e.contains("`seed`")));
+    }
 }

@@ -685,12 +685,10 @@ fn index_put(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     // What would be read has the dims that the values must have.
     let read = b.tensor("prims.index", vec![a.arg(), indices.clone()]).map_err(|e| call.error(e.what))?;
     let joint = meta::broadcast_dims(call, [read.dims(), values.dims()])?;
-    if joint.len() > read.rank() && !joint[..joint.len() - read.rank()].iter().all(|d| d.is(1)) {
+    if joint.len() > read.rank() {
         let (values, read) = (meta::show(values.dims()), meta::show(read.dims()));
         return Err(call.error(format!("`values` {values} does not broadcast to the indexed part {read}")));
     }
-    let extra: Vec<usize> = (0..values.rank().saturating_sub(read.rank())).collect();
-    let values = b.squeeze(&values, &extra)?;
     let values = b.expand(&values, read.dims())?;
     let args = vec![a.arg(), indices, values.arg(), call.raw("accumulate")?];
     Ok(vec![b.tensor("prims.index_put", args)?.arg()])
@@ -896,7 +894,7 @@ fn embedding_bag(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
     let none = b.full(&[bags.clone(), width.clone()], 0.0, acc, &device)?;
     let bag_dims = none.dims().to_vec();
     let (out, best) = if mode == Bag::Max {
-        let (out, best) = largest(b, &rows, &index, &bag, &counted, &none)?;
+        let (out, best) = largest(b, &rows, &index, &bag, &counted, &sizes)?;
         (out, Some(best))
     } else {
         let keep = b.spread(&counted, rows.dims(), &[1])?;
@@ -921,38 +919,39 @@ fn embedding_bag(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
     Ok(vec![out.arg(), bag.arg(), b.to(&sizes, dtype)?.arg(), b.to(&best, dtype)?.arg()])
 }
 
-/// Maxima over bags, 0 for empty ones, and the index of the first row that has each.
+/// Maxima over bags and the index of the first row that has each; both 0 for bags without a row that counts.
 fn largest(
     b: &mut Builder<'_>,
     rows: &Tensor,
     index: &Tensor,
     bag: &Tensor,
     counted: &Tensor,
-    none: &Tensor,
+    sizes: &Tensor,
 ) -> Result<(Tensor, Tensor), OpError> {
+    let device = rows.ty.device.clone();
+    let width = rows.dims()[1].clone();
+    let dims = [sizes.dims()[0].clone(), width];
     let keep = b.spread(counted, rows.dims(), &[1])?;
     let lowest = b.select(&keep, rows, f64::NEG_INFINITY)?;
     let bags = b.spread(bag, rows.dims(), &[1])?;
     let reduce = |a: &Tensor, src: &Tensor, how: &str| {
         vec![a.arg(), bags.arg(), src.arg(), Arg::Int(0), Arg::str(how), Arg::Bool(false)]
     };
-    let max = b.tensor("prims.scatter_reduce", reduce(none, &lowest, "amax"))?;
+    let none = b.full(&dims, 0.0, rows.dtype(), &device)?;
+    let max = b.tensor("prims.scatter_reduce", reduce(&none, &lowest, "amax"))?;
     let theirs = b.tensor("prims.take", vec![max.arg(), bag.arg(), Arg::Int(0)])?;
     let hit = b.eq(&lowest, &theirs)?;
-    let n = &rows.dims()[..1];
-    let place = b.positions(n, 0, Dtype::I64, &rows.ty.device)?;
-    let place = b.spread(&place, rows.dims(), &[1])?;
+    let place = b.positions(rows.dims(), 0, Dtype::I64, &device)?;
     let place = b.select(&hit, &place, i64::MAX)?;
-    let zeros = b.full(none.dims(), 0, Dtype::I64, &rows.ty.device)?;
+    let zeros = b.full(&dims, 0, Dtype::I64, &device)?;
     let first = b.tensor("prims.scatter_reduce", reduce(&zeros, &place, "amin"))?;
-    // A bag of nothing but padding has no row: its maximum is 0 and so is its index.
-    let empty = b.eq(&max, f64::NEG_INFINITY)?;
+    let empty = b.eq(sizes, 0)?;
+    let empty = b.spread(&empty, &dims, &[1])?;
     let max = b.select(&empty, 0.0, &max)?;
     let first = b.select(&empty, 0, &first)?;
-    let width = none.dims()[1].clone();
-    let index = b.spread(index, &[index.dims()[0].clone(), width], &[1])?;
+    let index = b.spread(index, rows.dims(), &[1])?;
     let best = b.tensor("prims.gather", vec![index.arg(), first.arg(), Arg::Int(0)])?;
-    Ok((max, best))
+    Ok((max, b.select(&empty, 0, &best)?))
 }
 
 fn import_embedding_bag(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
@@ -963,4 +962,63 @@ fn import_embedding_bag(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
         _ => Arg::Int(-1),
     });
     b.call("torch.embedding_bag", args)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Arg, Dtype, Stage, Stmt, TensorType, Trace, Type};
+    use crate::ops::build::{Builder, decompose};
+    use crate::ops::meta::show;
+
+    fn value(trace: &mut Trace, dims: &[i64], dtype: Dtype) -> Arg {
+        let dims: Vec<_> = dims.iter().map(|d| (*d).into()).collect();
+        let name = format!("x{}", trace.values.len());
+        Arg::Value(trace.add_value(name, TensorType::new(dims, dtype).into()))
+    }
+
+    #[test]
+    fn each_mask_has_a_size_of_its_own_which_its_decomposition_keeps() {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let a = value(&mut trace, &[4, 3], Dtype::F32);
+        let mask = value(&mut trace, &[4], Dtype::Bool);
+        let mut b = Builder::top(&mut trace);
+        let args = vec![a, Arg::List(vec![mask])];
+        let first = b.tensor("torch.index", args.clone()).expect("a mask over the first dim");
+        let second = b.tensor("torch.index", args).expect("a mask over the first dim");
+        assert_eq!((show(first.dims()), show(second.dims())), ("[u0, 3]".into(), "[u1, 3]".into()));
+        let body = b.finish();
+        let before = trace.values.len();
+        let call = body[1].op().expect("a call");
+        let block = decompose(&mut trace, call).expect("decomposes").expect("a composite");
+        assert!(matches!(block.body.first(), Some(Stmt::Op(op)) if &*op.op == "prims.nonzero"));
+        for v in &trace.values[before..] {
+            let Type::Tensor(t) = &v.ty else { continue };
+            let data = t.dims.iter().filter(|d| d.depends_on_data());
+            assert!(data.into_iter().all(|d| d.to_string() == "u1"), "%{}: {}", v.name, show(&t.dims));
+        }
+    }
+
+    #[test]
+    fn one_value_under_a_mask_has_no_size_known_only_when_run() {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let a = value(&mut trace, &[4, 3], Dtype::F32);
+        let mask = value(&mut trace, &[4], Dtype::Bool);
+        let one = value(&mut trace, &[], Dtype::F32);
+        let mut b = Builder::top(&mut trace);
+        b.tensor("torch.index_put", vec![a, Arg::List(vec![mask]), one]).expect("a masked write");
+        let body = b.finish();
+        let call = body[0].op().expect("a call");
+        let block = decompose(&mut trace, call).expect("decomposes").expect("a composite");
+        assert!(block.body.iter().filter_map(Stmt::op).all(|op| &*op.op != "prims.nonzero"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_sizes() {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let a = value(&mut trace, &[4, 3], Dtype::F32);
+        let mask = value(&mut trace, &[5], Dtype::Bool);
+        let mut b = Builder::top(&mut trace);
+        let refused = b.tensor("torch.index", vec![a, Arg::List(vec![mask])]).expect_err("5 is not 4");
+        assert!(refused.what.contains("[5]") && refused.what.contains("[4, 3]"), "{refused}");
+    }
 }

@@ -552,3 +552,36 @@ fn adaptive_avg_pool(b: &mut Builder<'_>, call: &Call, n: usize) -> Result<Vec<A
         .map_err(|e| call.error(e.what))?;
     Ok(vec![without_batch(b, y, single)?.arg()])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::pooled;
+    use crate::ir::{Dim, SymKind, Symbol};
+
+    /// PyTorch's own rule: round up, then drop a window that would begin behind input and front padding.
+    fn expected(size: i64, reach: i64, stride: i64, padding: i64, ceil: bool) -> i64 {
+        let room = size + 2 * padding - reach;
+        let mut n = if ceil { (room + stride - 1).div_euclid(stride) } else { room.div_euclid(stride) } + 1;
+        if ceil && (n - 1) * stride >= size + padding {
+            n -= 1;
+        }
+        n
+    }
+
+    #[test]
+    fn windows_are_counted_as_pytorch_does_also_of_symbolic_sizes() {
+        let s = Dim::symbol(Symbol { kind: SymKind::Input, number: 0 });
+        for (reach, stride, ceil) in
+            (1..6).flat_map(|r| (1..5).flat_map(move |s| [(r, s, true), (r, s, false)]))
+        {
+            for padding in 0..=reach / 2 {
+                let symbolic = pooled(&s, reach, stride, padding, ceil);
+                for size in reach..14 {
+                    let want = Some(expected(size, reach, stride, padding, ceil));
+                    assert_eq!(pooled(&size.into(), reach, stride, padding, ceil).known(), want);
+                    assert_eq!(symbolic.eval(&|_| Some(size)), want);
+                }
+            }
+        }
+    }
+}
