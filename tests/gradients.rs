@@ -71,12 +71,21 @@ fn check(host: &Host, folder: &Path, remat: bool) -> Result<(), String> {
     for (name, want) in &expected {
         let Some(have) = got.get(name) else { return Err(format!("no gradient of `{name}`")) };
         if have.dims() != want.dims() || have.dtype() != want.dtype() {
-            return Err(format!("`{name}` is {}{:?}, not {}{:?}", have.dtype(), have.dims(), want.dtype(), want.dims()));
+            return Err(format!(
+                "`{name}` is {}{:?}, not {}{:?}",
+                have.dtype(),
+                have.dims(),
+                want.dtype(),
+                want.dims()
+            ));
         }
         let scale = self::largest(want).max(largest / 1000.0);
-        let difference = floats(have).iter().zip(floats(want)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let difference =
+            floats(have).iter().zip(floats(want)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         if difference.is_nan() || difference > rtol * scale {
-            return Err(format!("`{name}` differs by {difference:.3e}, its scale is {scale:.3e}, rtol {rtol}"));
+            return Err(format!(
+                "`{name}` differs by {difference:.3e}, its scale is {scale:.3e}, rtol {rtol}"
+            ));
         }
     }
     // What has no path to the outputs is zero.

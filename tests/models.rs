@@ -22,9 +22,7 @@ struct Exception {
     why: &'static str,
 }
 
-const EXCEPTIONS: &[Exception] = &[
-];
-
+const EXCEPTIONS: &[Exception] = &[];
 
 #[test]
 fn reference_gives_pytorchs_results() {

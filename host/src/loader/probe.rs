@@ -89,14 +89,14 @@ pub fn needed_by(path: &Path) -> Vec<String> {
 pub fn exported<'n>(path: &Path, names: &[&'n str]) -> Result<Vec<&'n str>, LoadError> {
     with_bytes(path, |bytes| {
         let Ok(object) = object::File::parse(bytes) else { return Ok(Vec::new()) };
-        let exports = object.exports().into_iter().flatten().filter_map(Result::ok);
-        let exported: Vec<&[u8]> = exports
-            .filter_map(|export| match export.name() {
-                object::NameOrOrdinal::Name(name) => Some(name),
-                object::NameOrOrdinal::Ordinal(_) => None,
+        let exports: Vec<_> = object.exports().into_iter().flatten().filter_map(Result::ok).collect();
+        let has = |name: &str| {
+            exports.iter().any(|export| match export.name() {
+                object::NameOrOrdinal::Name(found) => found == name.as_bytes(),
+                object::NameOrOrdinal::Ordinal(_) => false,
             })
-            .collect();
-        Ok(names.iter().copied().filter(|name| exported.contains(&name.as_bytes())).collect())
+        };
+        Ok(names.iter().copied().filter(|name| has(name)).collect())
     })
 }
 

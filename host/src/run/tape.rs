@@ -108,10 +108,9 @@ impl Session {
             return Ok(found);
         }
         let prepared = super::compile::prepare(self.trace(), &bindings)?;
-        let traces = autodiff::differentiate(
-            &prepared,
-            &Request { wants: &|p| request.wants(p), remat: request.remat },
-        )?;
+        let ties = self.ties();
+        let asked = Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties };
+        let traces = autodiff::differentiate(&prepared, &asked)?;
         let forward = self.compile_prepared(
             crate::passes::run(traces.forward.clone()),
             &bindings.sizes,
@@ -131,7 +130,9 @@ impl Session {
     fn ties(&self) -> Vec<Vec<ValueId>> {
         let mut groups: Vec<(Tensor, Vec<ValueId>)> = Vec::new();
         for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
-            let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else { continue };
+            let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else {
+                continue;
+            };
             let same = |t: &Tensor| {
                 (t.operand().addr(), t.dtype(), t.dims(), t.strides_elems())
                     == (tensor.operand().addr(), tensor.dtype(), tensor.dims(), tensor.strides_elems())
