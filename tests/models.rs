@@ -23,12 +23,8 @@ struct Exception {
 }
 
 const EXCEPTIONS: &[Exception] = &[
-    Exception { executor: "reference", model: "int_bool_index/model", why: TIES },
-    Exception { executor: "reference", model: "int_bool_index/core", why: TIES },
 ];
 
-const TIES: &str = "topk among equal elements: PyTorch says nothing of which it takes, and takes whatever its selection \
-                    algorithm leaves; values agree, indices do not";
 
 #[test]
 fn reference_gives_pytorchs_results() {

@@ -50,15 +50,18 @@ impl<'a> Reader<'a> {
     fn arguments(&mut self, op: &'static Op) -> Vec<Arg> {
         let schema = thunderhead::ops::table::schema_of(op);
         let mut args: Vec<Option<Arg>> = vec![None; schema.params.len()];
-        let mut next = 0;
+        // By position come those that may be tensors; all others have names.
+        let mut positions = (0..schema.params.len()).filter(|place| schema.params[*place].ty.takes_tensor());
         while !self.at_end() {
             let place = match self.name_before_equals() {
                 Some(name) => {
                     schema.index(name).unwrap_or_else(|| panic!("{}: no parameter `{name}`", op.name))
                 }
-                None => next,
+                None => positions
+                    .next()
+                    .or_else(|| args.iter().position(Option::is_none))
+                    .expect("a parameter for it"),
             };
-            next = place + 1;
             args[place] = Some(self.value());
             self.skip(",");
         }
@@ -128,7 +131,7 @@ impl<'a> Reader<'a> {
             "true" => return Arg::Bool(true),
             "false" => return Arg::Bool(false),
             "T" => return Arg::Dtype(self.dtype),
-            "cpu" => return Arg::Device(Device::CPU),
+            "cpu" => return Arg::Device(Device::Cpu),
             _ => {}
         }
         if let Some(dtype) = Dtype::from_name(word) {
@@ -159,7 +162,7 @@ impl<'a> Reader<'a> {
         };
         let n = self.inputs.len();
         self.inputs.push(Value::Tensor(filled(dtype, &dims, filling, n as u64)));
-        let ty = TensorType::new(dims.into_iter().map(Dim::Known).collect(), dtype);
+        let ty = TensorType::new(dims.into_iter().map(Dim::Known).collect::<Vec<_>>(), dtype);
         let name: Name = format!("in{n}").into();
         let value = self.trace.add_value(name.clone(), ty.into());
         let role = Role { kind: RoleKind::Input, name: Some(name), frozen: false };

@@ -10,7 +10,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Tensor};
 use super::linalg::is_number;
 use super::reduction::logsumexp;
-use super::{Call, Level, Op, OpError, Sample, import, meta};
+use super::{Augmented, Call, Grad, Level, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype};
 
 /// Every op of this family.
@@ -26,6 +26,26 @@ pub static SCALED_DOT_PRODUCT_ATTENTION: Op = Op {
     schema: "(q: Tensor, k: Tensor, v: Tensor, mask: Tensor? = None, dropout_p: num = 0.0, is_causal: bool = false, *, \
              scale: num? = None, enable_gqa: bool = false, seed: int?, offset: int?) -> Tensor",
     level: Level::Composite(attention),
+    vjp: Vjp::Augmented {
+        forward: |b, call| {
+            let args =
+                ["q", "k", "v", "dropout_p", "is_causal", "mask", "scale", "enable_gqa", "seed", "offset"]
+                    .map(|n| call.raw(n));
+            let results = b.call(
+                "torch.scaled_dot_product_attention_lse",
+                args.into_iter().collect::<Result<_, _>>()?,
+            )?;
+            let lse = results
+                .get(1)
+                .and_then(Arg::value)
+                .ok_or_else(|| call.error("its forward has no log-sum-exp"))?;
+            Ok(Augmented { results: results[..1].to_vec(), extra: vec![b.as_tensor(lse)?] })
+        },
+        backward: |b, d| {
+            let lse = d.extra.first().ok_or_else(|| d.call.error("its log-sum-exp was not kept"))?.clone();
+            attention_rule(b, d, &lse)
+        },
+    },
     aten: &[Aten {
         overloads: &["scaled_dot_product_attention.default"],
         import: Import::With(import_attention),
@@ -50,6 +70,13 @@ pub static SCALED_DOT_PRODUCT_ATTENTION_LSE: Op = Op {
     schema: "(q: Tensor, k: Tensor, v: Tensor, dropout_p: num = 0.0, is_causal: bool = false, *, mask: Tensor? = None, \
              scale: num? = None, enable_gqa: bool = false, seed: int?, offset: int?) -> (Tensor, Tensor<acc>)",
     level: Level::Composite(attention_lse),
+    vjp: Vjp::Rule(|b, d| {
+        if d.cotangent(1).is_some() {
+            return Err(d.call.error("its log-sum-exp has no gradient"));
+        }
+        let lse = d.output(1)?;
+        attention_rule(b, d, &lse)
+    }),
     aten: &[Aten {
         overloads: &["_scaled_dot_product_flash_attention_for_cpu.default"],
         import: Import::With(import_flash),
@@ -277,9 +304,6 @@ fn dropped(b: &mut Builder<'_>, call: &Call, x: &Tensor) -> Built {
 
 fn attention(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     let a = Attention::of(b, call)?;
-    if a.mask.is_some() && call.bool("is_causal")? {
-        return Err(call.error("a mask and `is_causal` exclude each other"));
-    }
     let s = a.scores(b, call)?;
     let p = b.tensor("torch.safe_softmax", vec![s.arg(), Arg::Int(-1)])?;
     let p = dropped(b, call, &p)?;
@@ -417,7 +441,8 @@ fn import_attention(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpErr
 fn is_grouped(b: &Builder<'_>, c: &AtenCall) -> Result<Arg, OpError> {
     let (q, k) = (import::tensor(b, c, "query")?, import::tensor(b, c, "key")?);
     let heads = |t: &Tensor| t.rank().checked_sub(3).map(|i| t.dims()[i].clone());
-    let differ = matches!((heads(&q), heads(&k)), (Some(x), Some(y)) if x.same(&y) == Some(false));
+    // Numbers that may be equal are no groups then: one head of `k` serves one of `q`.
+    let differ = matches!((heads(&q), heads(&k)), (Some(x), Some(y)) if x != y);
     Ok(Arg::Bool(differ))
 }
 
@@ -443,4 +468,81 @@ fn import_flash_backward(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, 
     let mut grads = b.call("torch.scaled_dot_product_attention_backward", args)?;
     grads.truncate(3);
     Ok(grads)
+}
+
+/// Gradients of q, k, v and, where it is wanted, of a floating mask.
+fn attention_rule(b: &mut Builder<'_>, d: &Grad<'_>, lse: &Tensor) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (g, out) = (d.g()?, d.output(0)?);
+    let mut args = vec![g.arg()];
+    for name in ["q", "k", "v"] {
+        args.push(d.call.raw(name)?);
+    }
+    args.push(out.arg());
+    args.push(lse.arg());
+    for name in ["dropout_p", "is_causal", "mask", "scale", "enable_gqa", "seed", "offset"] {
+        args.push(d.call.raw(name)?);
+    }
+    let grads = b.call("torch.scaled_dot_product_attention_backward", args)?;
+    // Tensors stand in the order of the schema, where the mask may come before or behind the others.
+    let names: Vec<&str> = ["q", "k", "v", "mask"].into_iter().filter(|n| d.call.has(n)).collect();
+    let mut all = Vec::new();
+    for name in names {
+        let at = ["q", "k", "v", "mask"].iter().position(|n| *n == name).unwrap_or(0);
+        all.push(match grads.get(at).and_then(Arg::value) {
+            Some(v) => Some(b.as_tensor(v)?),
+            None => None,
+        });
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Arg, Dtype, SymKind, Symbol, TensorType};
+    use crate::ir::{Dim, Stage, Trace};
+    use crate::ops::Builder;
+    use crate::ops::meta::show;
+
+    /// Dims of the result of attention on f32 tensors of these dims, or why there is none.
+    fn attention(q: &[Dim], k: &[Dim], v: &[Dim], rest: Vec<Arg>) -> Result<String, String> {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let mut args = Vec::new();
+        for (name, dims) in [("q", q), ("k", k), ("v", v)] {
+            args.push(Arg::Value(trace.add_value(name, TensorType::new(dims, Dtype::F32).into())));
+        }
+        args.extend(rest);
+        let mut b = Builder::top(&mut trace);
+        let r = b.tensor("torch.scaled_dot_product_attention", args);
+        r.map(|t| show(t.dims())).map_err(|e| e.what)
+    }
+
+    fn known(dims: &[i64]) -> Vec<Dim> {
+        dims.iter().map(|d| (*d).into()).collect()
+    }
+
+    #[test]
+    fn symbolic_lengths_and_grouped_heads_are_taken() {
+        let s = |n| Dim::symbol(Symbol { kind: SymKind::Input, number: n });
+        let (q, kv) = ([s(0), 8.into(), s(1), 16.into()], [s(0), 2.into(), s(2), 16.into()]);
+        let grouped = vec![Arg::None, Arg::Float(0.0), Arg::Bool(true), Arg::None, Arg::Bool(true)];
+        assert_eq!(attention(&q, &kv, &kv, grouped).as_deref(), Ok("[s0, 8, s1, 16]"));
+    }
+
+    #[test]
+    fn what_does_not_match_is_refused_with_all_sizes() {
+        let refused = attention(&known(&[2, 4, 8]), &known(&[2, 5, 7]), &known(&[2, 5, 7]), vec![]);
+        assert_eq!(
+            refused,
+            Err("q and k end in different sizes: q [2, 4, 8], k [2, 5, 7], v [2, 5, 7]".into())
+        );
+        let refused = attention(&known(&[2, 4, 8]), &known(&[2, 5, 8]), &known(&[2, 6, 8]), vec![]);
+        assert!(refused.is_err_and(|e| e.contains("different numbers of keys")));
+    }
+
+    #[test]
+    fn dropout_without_random_numbers_is_refused() {
+        let x = known(&[2, 4, 8]);
+        let refused = attention(&x, &x, &x, vec![Arg::None, Arg::Float(0.5)]);
+        assert!(refused.is_err_and(|e| e.contains("`seed`")));
+    }
 }

@@ -205,3 +205,52 @@ fn aligned(b: &mut Builder<'_>, o: &Labelled, labels: &[Label]) -> Built {
         labels.iter().map(|l| if o.labels.contains(l) { dim_of(o, *l) } else { Dim::Known(1) }).collect();
     b.spread(&x, &dims, &missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Arg, Dtype, Stage, TensorType, Trace};
+    use crate::ops::Builder;
+    use crate::ops::meta::show;
+
+    /// The dims of the result, or why there is none.
+    fn einsum(equation: &str, operands: &[&[i64]]) -> Result<String, String> {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let mut list = Vec::new();
+        for dims in operands {
+            let dims: Vec<_> = dims.iter().map(|d| (*d).into()).collect();
+            let name = format!("x{}", list.len());
+            list.push(Arg::Value(trace.add_value(name, TensorType::new(dims, Dtype::F32).into())));
+        }
+        let mut b = Builder::top(&mut trace);
+        let r = b.tensor("torch.einsum", vec![Arg::str(equation), Arg::List(list)]);
+        r.map(|t| show(t.dims())).map_err(|e| e.what)
+    }
+
+    #[test]
+    fn labels_decide_the_dims_of_the_result() {
+        for (equation, operands, want) in [
+            ("ij,jk->ik", &[&[2, 3][..], &[3, 4]][..], "[2, 4]"),
+            ("ba,ca", &[&[2, 3], &[4, 3]], "[2, 4]"),
+            ("...ij->...ji", &[&[5, 2, 3]], "[5, 3, 2]"),
+            ("b...,...c", &[&[2, 3], &[3, 4]], "[3, 2, 4]"),
+            ("ii->i", &[&[3, 3]], "[3]"),
+            ("ij,j->i", &[&[1, 3], &[3]], "[1]"),
+        ] {
+            assert_eq!(einsum(equation, operands).as_deref(), Ok(want), "{equation}");
+        }
+    }
+
+    #[test]
+    fn bad_equations_are_refused() {
+        for (equation, operands, part) in [
+            ("ij->ik", &[&[2, 3][..]][..], "label `k`"),
+            ("ij->ii", &[&[2, 3]], "twice"),
+            ("ijk", &[&[2, 3]], "3 labels"),
+            ("i1", &[&[2, 3]], "`1` is no label"),
+            ("i,j", &[&[2]], "2 operands"),
+        ] {
+            let refused = einsum(equation, operands).expect_err(equation);
+            assert!(refused.contains(part), "{equation}: {refused}");
+        }
+    }
+}

@@ -36,7 +36,10 @@ struct Neighbour {
 pub fn decompose(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     let (a, grid) = (call.tensor("a")?, call.tensor("grid")?);
     let n = a.rank().saturating_sub(2);
-    if !matches!(n, 2 | 3) || grid.rank() != a.rank() || !grid.dims()[n + 1].is(n as i64) {
+    if !matches!(n, 2 | 3)
+        || grid.rank() != a.rank()
+        || grid.dims()[n + 1].same(&Dim::Known(n as i64)) == Some(false)
+    {
         let (a, grid) = (meta::show(a.dims()), meta::show(grid.dims()));
         return Err(
             call.error(format!("`a` is {a}, `grid` is {grid}: 2 or 3 spatial dims, and as many coordinates"))

@@ -479,6 +479,8 @@ fn nll_loss_backward(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpErr
     }
     let gw = b.mul(&classes.weight, &g)?;
     let gw = b.neg(&gw)?;
+    // The total weight of nothing but ignored targets is 0.
+    let gw = b.select(&classes.valid, &gw, 0.0)?;
     let axis = [classes.axis];
     let gw = b.spread(&gw, a.dims(), &axis)?;
     let class = b.positions(a.dims(), classes.axis, Dtype::I64, &a.ty.device)?;

@@ -847,3 +847,42 @@ fn import_instance_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ir::{Arg, Dtype, Stage, TensorType, Trace};
+    use crate::ops::{AtenCall, Builder, aten, aten_owner, aten_schema};
+
+    /// What `batch_norm.default` becomes: names of the ops, and of the arguments that it writes.
+    fn imported(train: bool) -> (Vec<String>, Vec<String>) {
+        let mut trace = Trace::new("t", Stage::Acquired);
+        let mut tensor = |dims: &[i64]| {
+            let dims: Vec<_> = dims.iter().map(|d| (*d).into()).collect();
+            let name = format!("x{}", trace.values.len());
+            Arg::Value(trace.add_value(name, TensorType::new(dims, Dtype::F32).into()))
+        };
+        let mut given: Vec<(String, Arg)> = vec![("input".into(), tensor(&[2, 3, 4]))];
+        given
+            .extend(["weight", "bias", "running_mean", "running_var"].map(|n| (n.to_string(), tensor(&[3]))));
+        given.push(("training".into(), Arg::Bool(train)));
+        given.extend([("momentum", 0.1), ("eps", 1e-5)].map(|(n, x)| (n.to_string(), Arg::Float(x))));
+        given.push(("cudnn_enabled".into(), Arg::Bool(false)));
+        let schema = aten_schema::lookup("batch_norm.default").expect("ATen has it");
+        let args = schema.complete(given).expect("all are there");
+        let call = AtenCall { overload: "batch_norm.default".into(), args, results: vec![] };
+        let (op, entry) = aten_owner("batch_norm.default").expect("the table has it");
+        let mut b = Builder::top(&mut trace);
+        let results = aten::import(&mut b, op, entry, &call).expect("imports");
+        assert_eq!(results.len(), 1);
+        let written = b.take_written().into_iter().map(|(name, _)| name.to_string()).collect();
+        (b.finish().iter().filter_map(|s| s.op()).map(|op| op.op.to_string()).collect(), written)
+    }
+
+    #[test]
+    fn training_renews_running_statistics_and_evaluation_does_not() {
+        assert_eq!(imported(false), (vec!["torch.batch_norm".to_string()], vec![]));
+        let (ops, written) = imported(true);
+        assert_eq!(ops, ["torch.native_batch_norm"]);
+        assert_eq!(written, ["running_mean", "running_var"]);
+    }
+}

@@ -309,6 +309,10 @@ impl Network {
                 call.error(format!("`a` is {}, time, batch and features are wanted", meta::show(a.dims())))
             );
         }
+        let dtype = a.dtype();
+        if let Some(t) = call.all_tensors().iter().find(|t| !dtype.is_float() || t.dtype() != dtype) {
+            return Err(call.error(format!("`a` is {dtype}, another is {}: one floating dtype", t.dtype())));
+        }
         let layers = usize::try_from(call.int("layers")?).unwrap_or(0);
         let directions = 1 + usize::from(call.bool("bidirectional")?);
         let params = call.tensors("params")?;

@@ -126,6 +126,23 @@ impl Session {
         Ok(program)
     }
 
+    /// Parameters that are one tensor: the same memory, dims and strides.
+    fn ties(&self) -> Vec<Vec<ValueId>> {
+        let mut groups: Vec<(Tensor, Vec<ValueId>)> = Vec::new();
+        for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
+            let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else { continue };
+            let same = |t: &Tensor| {
+                (t.operand().addr(), t.dtype(), t.dims(), t.strides_elems())
+                    == (tensor.operand().addr(), tensor.dtype(), tensor.dims(), tensor.strides_elems())
+            };
+            match groups.iter_mut().find(|(t, _)| same(t)) {
+                Some((_, names)) => names.push(p.value),
+                None => groups.push((tensor, vec![p.value])),
+            }
+        }
+        groups.into_iter().map(|(_, names)| names).filter(|names| names.len() > 1).collect()
+    }
+
     #[allow(clippy::type_complexity)] // what a forward leaves, taken apart by its only caller
     fn run_forward(
         &self,

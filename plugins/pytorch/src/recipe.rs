@@ -16,7 +16,7 @@
 //!
 //! Deliberately not here: ops by name (`kernels`), pointers (`aten`).
 
-use thunderhead_sdk::{ArgRef, Dtype, Error, Op, Refusal, TensorDesc};
+use thunderhead_sdk::{ArgRef, Dtype, Error, Number, Op, Refusal, TensorDesc};
 
 use crate::aten::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
 use std::sync::Arc;
@@ -129,6 +129,8 @@ pub struct Recipe<'a> {
     /// Several elements may be written to one place: one thread keeps their order.
     pub serial: bool,
     deterministic: bool,
+    /// Prims of several operands: a number stands for a tensor of this dtype, so it is cut to it.
+    number_dtype: Option<Dtype>,
 }
 
 /// A finished recipe.
@@ -159,8 +161,17 @@ impl<'a> Recipe<'a> {
                 ));
             }
         }
-        let mut recipe =
-            Recipe { op, instrs: Vec::new(), n_regs, deferred: Vec::new(), serial: false, deterministic };
+        let operands = op.name().starts_with("prims.") && row.in_place == InPlace::Any;
+        let mut recipe = Recipe {
+            op,
+            instrs: Vec::new(),
+            n_regs,
+            deferred: Vec::new(),
+            serial: false,
+            deterministic,
+            // The last one: a condition comes first.
+            number_dtype: op.inputs().last().filter(|_| operands).map(|tensor| tensor.dtype()),
+        };
         match &row.how {
             How::Call(aten, args) => recipe.call(aten, args)?,
             How::View(aten, args) => {
@@ -208,6 +219,17 @@ impl<'a> Recipe<'a> {
         let idx =
             self.op.tensor(name).ok_or_else(|| form(format!("`{name}` is no tensor")).attribute(name))?;
         Ok(self.op.input(idx))
+    }
+
+    /// Refused unless the tensor that an argument names holds floats or complex numbers; for ops whose claim names
+    /// integers for the sake of other arguments.
+    pub fn inexact(&self, name: &str) -> Result<(), Refusal> {
+        let dtype = self.desc(name)?.dtype();
+        if dtype.is_float() || dtype.is_complex() {
+            return Ok(());
+        }
+        Err(Refusal::new("dtype_unsupported", format!("`{name}` is {dtype}; floats are taken"))
+            .attribute(name))
     }
 
     /// The register of an output.
@@ -426,9 +448,9 @@ impl<'a> Recipe<'a> {
                     .map(|idx| usize::try_from(*idx).ok().map(|idx| self.input(idx)).transpose())
                     .collect::<Result<_, _>>()?,
             ),
-            ArgRef::Int(value) => Arg::Int(value),
-            ArgRef::Float(value) => Arg::Float(value),
-            ArgRef::Bool(value) => Arg::Bool(value),
+            ArgRef::Int(value) => self.number(Number::Int(value)),
+            ArgRef::Float(value) => self.number(Number::Float(value)),
+            ArgRef::Bool(value) => self.number(Number::Bool(value)),
             ArgRef::Str(text) => Arg::Str(text.into()),
             ArgRef::Complex(re, im) => Arg::Complex(re, im),
             ArgRef::Dtype(dtype) if scalar_type(dtype).is_some() => Arg::Dtype(dtype),
@@ -446,6 +468,16 @@ impl<'a> Recipe<'a> {
             ArgRef::Slot(slot) => Arg::Slot(slot),
             other => return Err(form(format!("ATen takes no {other:?}"))),
         })
+    }
+
+    fn number(&self, value: Number) -> Arg {
+        match (self.number_dtype, value) {
+            (Some(Dtype::Bool), value) => Arg::Bool(value.as_bool()),
+            (Some(dtype), value) if dtype.is_int() => Arg::Int(value.as_i64()),
+            (_, Number::Int(value)) => Arg::Int(value),
+            (_, Number::Float(value)) => Arg::Float(value),
+            (_, Number::Bool(value)) => Arg::Bool(value),
+        }
     }
 
     fn reduction(&self) -> Result<Arg, Refusal> {

@@ -22,6 +22,9 @@ impl Executor for Reference {
     fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
         let entry = kernels::find(op.name())
             .ok_or_else(|| Error::unsupported(format!("`{}` is no prim that computes", op.name())))?;
+        if let Some(input) = op.inputs().find(|input| !entry.dtypes.contains(&input.dtype())) {
+            return Err(Error::unsupported(format!("`{}` does not take {}", op.name(), input.dtype())));
+        }
         Ok(Box::new((entry.make)(op)?.with_numbers(op.n_numbers())))
     }
 }

@@ -1,6 +1,6 @@
 //! Scaled dot product attention. Where dropout would draw, `random` refuses before a recipe is made.
 
-use thunderhead_sdk::Refusal;
+use thunderhead_sdk::{Dtype, Refusal};
 
 use crate::recipe::{Recipe, Row, call, form, with};
 
@@ -22,6 +22,10 @@ fn lse(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 
 fn backward(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     ungrouped(recipe)?;
+    let (q, lse) = (recipe.desc("q")?.dtype(), recipe.desc("lse")?.dtype());
+    if (q == Dtype::F64) != (lse == Dtype::F64) {
+        return Err(form(format!("`lse` is {lse} where `q` is {q}")).attribute("lse"));
+    }
     if recipe.op.n_outputs() > 3 {
         return Err(form("the gradient of the mask is asked for".into()).attribute("mask"));
     }

@@ -13,27 +13,30 @@ pub static ROWS: &[Row] = &[
     with("prims.adaptive_avg_pool", |recipe| by_rank(recipe, "adaptive_avg_pool{}d", "out", "a out")),
     with("prims.adaptive_avg_pool_backward", adaptive_avg_pool_backward),
     with("prims.adaptive_max_pool", |recipe| by_rank(recipe, "adaptive_max_pool{}d", "out", "a out")),
-    with("prims.avg_pool", avg_pool),
+    with("prims.avg_pool", |recipe| {
+        let n = spatial(recipe, "window")?;
+        avg_pool(recipe, n)
+    }),
     with("prims.avg_pool_backward", avg_pool_backward),
     with("prims.max_pool", |recipe| {
         by_rank(recipe, "max_pool{}d_with_indices", "window", "a window stride padding dilation ceil_mode")
     }),
     call("torch.adaptive_avg_pool1d", "adaptive_avg_pool1d", "a out"),
-    call("torch.adaptive_avg_pool2d", "adaptive_avg_pool2d", "a out"),
+    with("torch.adaptive_avg_pool2d", |recipe| adaptive(recipe, "adaptive_avg_pool2d", 2)),
     call("torch.adaptive_avg_pool2d_backward", "_adaptive_avg_pool2d_backward", "g a"),
-    call("torch.adaptive_avg_pool3d", "adaptive_avg_pool3d", "a out"),
+    with("torch.adaptive_avg_pool3d", |recipe| adaptive(recipe, "adaptive_avg_pool3d", 3)),
     call("torch.adaptive_max_pool1d", "adaptive_max_pool1d", "a out"),
-    call("torch.adaptive_max_pool2d", "adaptive_max_pool2d", "a out"),
-    call("torch.adaptive_max_pool3d", "adaptive_max_pool3d", "a out"),
+    with("torch.adaptive_max_pool2d", |recipe| adaptive(recipe, "adaptive_max_pool2d", 2)),
+    with("torch.adaptive_max_pool3d", |recipe| adaptive(recipe, "adaptive_max_pool3d", 3)),
     call("torch.affine_grid", "affine_grid_generator", "theta out align_corners"),
-    with("torch.avg_pool1d", avg_pool),
-    with("torch.avg_pool2d", avg_pool),
+    with("torch.avg_pool1d", |recipe| avg_pool(recipe, 1)),
+    with("torch.avg_pool2d", |recipe| avg_pool(recipe, 2)),
     call(
         "torch.avg_pool2d_backward",
         "avg_pool2d_backward",
         "g a window stride padding ceil_mode count_include_pad divisor",
     ),
-    with("torch.avg_pool3d", avg_pool),
+    with("torch.avg_pool3d", |recipe| avg_pool(recipe, 3)),
     with("torch.conv1d", |recipe| conv(recipe, "conv1d")),
     with("torch.conv2d", |recipe| conv(recipe, "conv2d")),
     with("torch.conv3d", |recipe| conv(recipe, "conv3d")),
@@ -43,18 +46,21 @@ pub static ROWS: &[Row] = &[
     call("torch.convolution", "convolution", CONVOLUTION),
     with("torch.convolution_backward", convolution_backward),
     call("torch.grid_sample", "grid_sampler", "a grid mode padding align_corners"),
-    call("torch.max_pool1d", "max_pool1d", "a window stride padding dilation ceil_mode"),
+    with("torch.max_pool1d", |recipe| {
+        recipe.inexact("a")?;
+        recipe.call("max_pool1d", "a window stride padding dilation ceil_mode")
+    }),
     call(
         "torch.max_pool1d_with_indices",
         "max_pool1d_with_indices",
         "a window stride padding dilation ceil_mode",
     ),
     call("torch.max_pool2d", "max_pool2d", "a window stride padding dilation ceil_mode"),
-    call(
-        "torch.max_pool2d_backward",
-        "max_pool2d_with_indices_backward",
-        "g a window stride padding dilation ceil_mode index",
-    ),
+    with("torch.max_pool2d_backward", |recipe| {
+        recipe.inexact("a")?;
+        let args = "g a window stride padding dilation ceil_mode index";
+        recipe.call("max_pool2d_with_indices_backward", args)
+    }),
     call(
         "torch.max_pool2d_with_indices",
         "max_pool2d_with_indices",
@@ -121,13 +127,27 @@ fn spatial(recipe: &Recipe<'_>, list: &str) -> Result<usize, Refusal> {
     }
 }
 
+/// One size stands for all dims; ATen wants each.
+fn adaptive(recipe: &mut Recipe<'_>, aten: &str, n: usize) -> Result<(), Refusal> {
+    let sizes = match recipe.op.ints("out")? {
+        [size] => vec![*size; n],
+        sizes => sizes.to_vec(),
+    };
+    let a = recipe.arg("a")?;
+    recipe.call_to_outputs(aten, vec![a, Arg::Ints(sizes)])
+}
+
 /// One dim has no divisor in ATen.
-fn avg_pool(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
-    match spatial(recipe, "window")? {
+fn avg_pool(recipe: &mut Recipe<'_>, n: usize) -> Result<(), Refusal> {
+    match n {
         1 if recipe.op.has("divisor") => {
             Err(form("a divisor is given for one dim".into()).attribute("divisor"))
         }
         1 => recipe.call("avg_pool1d", "a window stride padding ceil_mode count_include_pad"),
+        3 if recipe.desc("a")?.dtype().is_half() => {
+            Err(Refusal::new("dtype_unsupported", "three dims of half precision have no kernel in ATen")
+                .attribute("a"))
+        }
         n => recipe
             .call(&format!("avg_pool{n}d"), "a window stride padding ceil_mode count_include_pad divisor"),
     }

@@ -2,7 +2,7 @@
 //!
 //! Products are brought to two or three dims when bound, so that a run is one call that writes to the output.
 
-use thunderhead_sdk::{Refusal, TensorDesc};
+use thunderhead_sdk::{ArgRef, Dtype, Refusal, TensorDesc};
 
 use crate::aten::{Arg, Reg};
 use crate::recipe::{Recipe, Row, call, form, with};
@@ -23,7 +23,13 @@ pub static ROWS: &[Row] = &[
     call("torch.cholesky_ex", "linalg_cholesky_ex", "a upper check_errors"),
     with("torch.cross", cross),
     with("torch.dot", dot),
-    call("torch.einsum", "einsum", "equation tensors"),
+    with("torch.einsum", |recipe| {
+        let dtype = recipe.result()?.dtype();
+        if dtype.is_int() && dtype != Dtype::I64 {
+            return Err(form(format!("ATen's sums of {dtype} are i64")));
+        }
+        recipe.call("einsum", "equation tensors")
+    }),
     call("torch.grouped_mm", "_grouped_mm", "a b offsets =none out_dtype"),
     call("torch.kron", "kron", "a b"),
     with("torch.linear", linear),
@@ -146,8 +152,20 @@ fn mergeable(tensor: &TensorDesc<'_>, lead: usize) -> bool {
     strides.iter().all(|stride| *stride >= 0)
 }
 
+/// Integers scaled by a float, which ATen cuts to an integer and PyTorch refuses.
+fn unscaled(recipe: &Recipe<'_>) -> Result<(), Refusal> {
+    let scaled = ["alpha", "beta"].iter().find(|name| matches!(recipe.op.arg(name), Some(ArgRef::Float(_))));
+    match scaled {
+        Some(name) if recipe.result()?.dtype().is_int() => {
+            Err(form("integers are scaled by a float".into()).attribute(*name))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Core IR's linear, and its forms with a vector.
 fn addmm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    unscaled(recipe)?;
     match (recipe.desc("a")?.rank(), recipe.desc("b")?.rank()) {
         (2, 2) => recipe.call("addmm", "c a b beta alpha"),
         (2, 1) => recipe.call("addmv", "c a b beta alpha"),
@@ -157,6 +175,7 @@ fn addmm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 }
 
 fn baddbmm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    unscaled(recipe)?;
     match recipe.result()?.rank() {
         3 => recipe.call("baddbmm", "c a b beta alpha"),
         _ => recipe.call("addbmm", "c a b beta alpha"),

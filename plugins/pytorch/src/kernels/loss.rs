@@ -6,48 +6,39 @@ use crate::recipe::{Recipe, Row, call, form, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
-    call(
-        "torch.cross_entropy",
-        "cross_entropy_loss",
-        "a target weight %reduction ignore_index label_smoothing",
-    ),
-    call("torch.l1_loss", "l1_loss", "a target %reduction"),
-    call("torch.mse_loss", "mse_loss", "a target %reduction"),
-    call("torch.soft_margin_loss", "soft_margin_loss", "a target %reduction"),
     with("torch.binary_cross_entropy", |recipe| {
-        only_if(recipe, &["weight"])?;
-        recipe.call("binary_cross_entropy", "a target weight %reduction")
+        reduced(recipe, "binary_cross_entropy", "a target weight %reduction")
     }),
-    with("torch.binary_cross_entropy_with_logits", |recipe| {
-        only_if(recipe, &["weight", "pos_weight"])?;
-        recipe.call("binary_cross_entropy_with_logits", "a target weight pos_weight %reduction")
+    call(
+        "torch.binary_cross_entropy_with_logits",
+        "binary_cross_entropy_with_logits",
+        "a target weight pos_weight %reduction",
+    ),
+    with("torch.cross_entropy", |recipe| {
+        recipe.inexact("a")?;
+        recipe.call("cross_entropy_loss", "a target weight %reduction ignore_index label_smoothing")
     }),
-    with("torch.huber_loss", |recipe| {
-        only_if(recipe, &["delta"])?;
-        recipe.call("huber_loss", "a target %reduction delta")
-    }),
-    with("torch.kl_div", |recipe| {
-        only_if(recipe, &["log_target"])?;
-        recipe.call("kl_div", "a target %reduction log_target")
-    }),
-    with("torch.smooth_l1_loss", |recipe| {
-        only_if(recipe, &["beta"])?;
-        recipe.call("smooth_l1_loss", "a target %reduction beta")
-    }),
+    with("torch.huber_loss", |recipe| reduced(recipe, "huber_loss", "a target %reduction delta")),
+    call("torch.kl_div", "kl_div", "a target %reduction log_target"),
+    call("torch.l1_loss", "l1_loss", "a target %reduction"),
+    with("torch.mse_loss", |recipe| reduced(recipe, "mse_loss", "a target %reduction")),
     with("torch.nll_loss", nll_loss),
     with("torch.nll_loss_backward", nll_loss_backward),
+    with("torch.smooth_l1_loss", |recipe| reduced(recipe, "smooth_l1_loss", "a target %reduction beta")),
+    with("torch.soft_margin_loss", |recipe| reduced(recipe, "soft_margin_loss", "a target %reduction")),
 ];
 
-/// These arguments must be part of the op's schema.
-fn only_if(recipe: &Recipe<'_>, names: &[&str]) -> Result<(), Refusal> {
-    match names.iter().find(|name| recipe.op.arg(name).is_none()) {
-        Some(name) => Err(form(format!("the op has no argument `{name}`")).attribute(*name)),
-        None => Ok(()),
+/// Before a reduction ATen makes the given output as large as the input: then the result is copied instead.
+fn reduced(recipe: &mut Recipe<'_>, aten: &str, args: &str) -> Result<(), Refusal> {
+    match recipe.op.str("reduction")? {
+        "none" => recipe.call(aten, args),
+        _ => recipe.call_and_store(aten, args),
     }
 }
 
 /// With the total weight as second result, the kernels below `nll_loss` are called.
 fn nll_loss(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    recipe.inexact("a")?;
     let rank = recipe.desc("a")?.rank();
     match (recipe.op.n_outputs(), rank) {
         (1, _) => recipe.call("nll_loss_nd", "a target weight %reduction ignore_index"),
@@ -60,6 +51,7 @@ fn nll_loss(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 }
 
 fn nll_loss_backward(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    recipe.inexact("a")?;
     let args = "g a target weight %reduction ignore_index total_weight";
     match recipe.desc("a")?.rank() {
         1 | 2 => recipe.call("nll_loss_backward", args),

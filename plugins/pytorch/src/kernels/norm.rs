@@ -1,7 +1,8 @@
 //! Normalisation.
 
-use thunderhead_sdk::{ArgRef, Refusal};
+use thunderhead_sdk::{ArgRef, Dtype, Refusal};
 
+use crate::aten::Arg;
 use crate::recipe::{Recipe, Row, call, form, with};
 
 /// What this family runs.
@@ -24,11 +25,25 @@ pub static ROWS: &[Row] = &[
     with("torch.native_batch_norm_backward", |recipe| {
         masked(recipe, "native_batch_norm_backward", "g a weight mean var save_mean save_rstd train eps mask")
     }),
-    call("torch.native_group_norm", "native_group_norm", "a weight bias n c hw groups eps"),
+    with("torch.native_group_norm", |recipe| {
+        let channels = vec![recipe.op.int("c")?];
+        let (weight, bias) = parameters(recipe, &channels)?;
+        let mut args = recipe.args("a")?;
+        args.extend([weight, bias]);
+        args.extend(recipe.args("n c hw groups eps")?);
+        recipe.call_to_outputs("native_group_norm", args)
+    }),
     with("torch.native_group_norm_backward", |recipe| {
         masked(recipe, "native_group_norm_backward", "g a mean rstd weight n c hw groups mask")
     }),
-    call("torch.native_layer_norm", "native_layer_norm", "a dims weight bias eps"),
+    with("torch.native_layer_norm", |recipe| {
+        let dims = recipe.op.ints("dims")?.to_vec();
+        let (weight, bias) = parameters(recipe, &dims)?;
+        let mut args = recipe.args("a dims")?;
+        args.extend([weight, bias]);
+        args.extend(recipe.args("eps")?);
+        recipe.call_to_outputs("native_layer_norm", args)
+    }),
     with("torch.native_layer_norm_backward", |recipe| {
         masked(recipe, "native_layer_norm_backward", "g a dims mean rstd weight bias mask")
     }),
@@ -51,9 +66,30 @@ fn rms_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     recipe.call("rms_norm", "a dims weight eps")
 }
 
+/// Weight and bias of a norm whose statistics are results. ATen gives statistics in the dtype of the parameters, we in
+/// f32: half parameters are widened, absent ones are made of ones and zeros.
+fn parameters(recipe: &mut Recipe<'_>, dims: &[i64]) -> Result<(Arg, Arg), Refusal> {
+    if !recipe.desc("a")?.dtype().is_half() {
+        return Ok((recipe.arg("weight")?, recipe.arg("bias")?));
+    }
+    let mut widened = |name: &str, absent: i64| -> Result<Arg, Refusal> {
+        if recipe.op.has(name) {
+            let args = vec![recipe.arg(name)?, Arg::Dtype(Dtype::F32)];
+            return Ok(Arg::Reg(recipe.run_with("_to_copy", args)));
+        }
+        let args = vec![Arg::Ints(dims.to_vec()), Arg::Int(absent), Arg::Dtype(Dtype::F32)];
+        Ok(Arg::Reg(recipe.bind_with("full", args)))
+    };
+    Ok((widened("weight", 1)?, widened("bias", 0)?))
+}
+
 /// Training with running statistics gives the new ones as results instead of writing them. In evaluation the statistics
 /// of the batch are empty, and the new running ones are the old.
 fn native_batch_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let half = |name: &str| recipe.desc(name).map_or(true, |tensor| tensor.dtype().is_half());
+    if recipe.desc("a")?.dtype().is_half() && (half("weight") || half("mean")) && recipe.op.bool("train")? {
+        return Err(form("statistics would be of half precision".into()).attribute("a"));
+    }
     match (recipe.op.bool("train")?, recipe.op.has("mean")) {
         (true, true) => {
             recipe.call("_native_batch_norm_legit_functional", "a weight bias mean var train momentum eps")

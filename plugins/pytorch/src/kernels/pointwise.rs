@@ -128,7 +128,7 @@ pub static ROWS: &[Row] = &[
     pointwise("torch.hardshrink", "hardshrink", "a lambd"),
     pointwise("torch.hardsigmoid", "hardsigmoid", "a"),
     pointwise("torch.hardswish", "hardswish", "a"),
-    pointwise("torch.hardtanh", "hardtanh", "a min max"),
+    pointwise_with("torch.hardtanh", hardtanh),
     pointwise("torch.i0", "i0", "a"),
     pointwise("torch.isfinite", "isfinite", "a"),
     pointwise("torch.isinf", "isinf", "a"),
@@ -208,7 +208,7 @@ pub static ROWS: &[Row] = &[
     pointwise("torch.nextafter", "nextafter", "a b"),
     pointwise("torch.polar", "polar", "abs angle"),
     pointwise_with("torch.pow", pow),
-    pointwise("torch.prelu", "prelu", "a weight"),
+    pointwise_with("torch.prelu", prelu),
     pointwise("torch.remainder", "remainder.Tensor", "a b"),
     // b - alpha * a
     pointwise("torch.rsub", "sub.Tensor", "b a alpha"),
@@ -283,6 +283,23 @@ fn tanhshrink(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     let tanh = recipe.run("tanh", "a")?;
     let a = recipe.arg("a")?;
     recipe.call_to_outputs("sub.Tensor", vec![a, Arg::Reg(tanh)])
+}
+
+fn hardtanh(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let negative = |name: &str| recipe.op.number(name).is_ok_and(|limit| limit.as_f64() < 0.0);
+    let dtype = recipe.desc("a")?.dtype();
+    if dtype == Dtype::U8 && (negative("min") || negative("max")) {
+        return Err(form("an unsigned tensor has a negative limit".into()).attribute("min"));
+    }
+    recipe.call("hardtanh", "a min max")
+}
+
+/// A weight for each channel, or one that is broadcast already.
+fn prelu(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    match recipe.desc("weight")?.rank() {
+        0 | 1 => recipe.call("prelu", "a weight"),
+        _ => recipe.call("_prelu_kernel", "a weight"),
+    }
 }
 
 /// A bound that is a tensor or a number.

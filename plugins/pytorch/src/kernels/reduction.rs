@@ -40,7 +40,7 @@ pub static ROWS: &[Row] = &[
     call("torch.diff", "diff", "a n axis prepend append"),
     call("torch.kthvalue", "kthvalue", "a k axis keepdim"),
     with("torch.log_softmax", |recipe| softmax(recipe, "log_softmax")),
-    call("torch.log_softmax_backward", "_log_softmax_backward_data", "g out axis in_dtype"),
+    with("torch.log_softmax_backward", |recipe| softmax_backward(recipe, "_log_softmax_backward_data")),
     call("torch.logcumsumexp", "logcumsumexp", "a axis"),
     call("torch.logsumexp", "logsumexp", "a axes keepdim"),
     call("torch.max_dim", "max.dim", "a axis keepdim"),
@@ -52,7 +52,7 @@ pub static ROWS: &[Row] = &[
     call("torch.safe_softmax", "_safe_softmax", "a axis dtype"),
     with("torch.searchsorted", searchsorted),
     with("torch.softmax", |recipe| softmax(recipe, "softmax")),
-    call("torch.softmax_backward", "_softmax_backward_data", "g out axis in_dtype"),
+    with("torch.softmax_backward", |recipe| softmax_backward(recipe, "_softmax_backward_data")),
     with("torch.softmin", softmin),
     call("torch.sort", "sort.stable", "a =true axis descending"),
     call("torch.std", "std.correction", "a axes correction keepdim"),
@@ -145,6 +145,14 @@ fn softmax(recipe: &mut Recipe<'_>, aten: &str) -> Result<(), Refusal> {
     } else {
         recipe.call(&format!("{aten}.int"), "a axis %dtype")
     }
+}
+
+/// ATen's CPU kernel gives the gradient in the dtype of `g`.
+fn softmax_backward(recipe: &mut Recipe<'_>, aten: &str) -> Result<(), Refusal> {
+    if recipe.result()?.dtype() != recipe.desc("g")?.dtype() {
+        return Err(form("the gradient has another dtype than `g`".into()).attribute("in_dtype"));
+    }
+    recipe.call(aten, "g out axis in_dtype")
 }
 
 /// The softmax of the negated input.

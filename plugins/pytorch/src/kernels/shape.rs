@@ -1,7 +1,7 @@
 //! Shape ops. Where strides suffice they are the host's; what arrives here must copy, so a view is taken once and copied
 //! at each run, or the output is seen in the input's dims.
 
-use thunderhead_sdk::{ArgRef, Refusal};
+use thunderhead_sdk::{ArgRef, Dtype, Refusal};
 
 use crate::aten::{Arg, Reg};
 use crate::recipe::{Recipe, Row, call, copy, form, reshape, updates_with, view, views, with};
@@ -197,6 +197,9 @@ fn prims_pad(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 
 fn pad(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     if recipe.op.str("mode")? != "constant" {
+        if recipe.desc("a")?.dtype() == Dtype::Bool {
+            return Err(form("a tensor of bools is padded with its own elements".into()).attribute("mode"));
+        }
         return recipe.call("pad", "a pad mode value");
     }
     let pad = recipe.op.ints("pad")?;

@@ -151,6 +151,7 @@ mod gemm;
 #[cfg(test)]
 mod harness;
 mod philox;
+mod select;
 mod special;
 
 mod conv;

@@ -461,11 +461,6 @@ pub struct DstLine<'a, T> {
 }
 
 impl<T: Value> DstLine<'_, T> {
-    /// How many.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
     /// Writes element `k`. Panics past the end.
     #[inline(always)]
     pub fn set(&self, k: usize, value: T) {
