@@ -174,8 +174,8 @@ fn kernels_that_show_it() {
         let fault = run(&executor, &op, &[&x]).expect_err("must fail");
         assert_eq!(fault.kind, kind, "{fault}");
         assert!(fault.message.contains(word), "{fault}");
-        assert_eq!((fault.executor.as_str(), fault.plugin.as_str()), ("broken", "broken 0.1.0"));
-        assert_eq!((fault.op.as_str(), fault.origin.as_str()), ("prims.neg", "here"));
+        assert_eq!((&*fault.executor, &*fault.plugin), ("broken", "broken 0.1.0"));
+        assert_eq!((&*fault.op, &*fault.origin), ("prims.neg", "here"));
         assert!(!executor.is_quarantined());
     }
 }
@@ -359,7 +359,7 @@ fn a_wrong_dtype_is_an_error_of_the_plugin() {
     let x = f32s(&[2], &[1.0, 2.0]);
     let fault = run(&executor, &neg(&x), &[&x]).expect_err("writes f64");
     assert_eq!(fault.kind, FaultKind::InvalidArgument);
-    assert_eq!(fault.message, "the tensor is f32; the kernel reads f64");
+    assert_eq!(&*fault.message, "the tensor is f32; the kernel reads f64");
     assert!(!executor.is_quarantined());
 }
 

@@ -76,11 +76,7 @@ impl Session {
     }
 
     /// Runs the forward for gradients: outputs, new values of written inputs, and the tape for the backward.
-    pub fn forward(
-        &self,
-        inputs: &[Value],
-        request: &run::GradRequest,
-    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>, run::Tape<'_>), Error> {
+    pub fn forward(&self, inputs: &[Value], request: &run::GradRequest) -> Result<run::Forward<'_>, Error> {
         self.again_without_failing(|| self.inner.forward(inputs, request))
     }
 

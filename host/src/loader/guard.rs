@@ -19,12 +19,12 @@ pub(super) struct Who {
 impl Who {
     pub fn fault(&self, op: &str, origin: &str, kind: FaultKind, message: impl Into<String>) -> Fault {
         Fault {
-            executor: self.executor.clone(),
-            plugin: self.plugin.clone(),
-            op: op.to_owned(),
-            origin: origin.to_owned(),
+            executor: self.executor.as_str().into(),
+            plugin: self.plugin.as_str().into(),
+            op: op.into(),
+            origin: origin.into(),
             kind,
-            message: message.into(),
+            message: message.into().into(),
         }
     }
 }

@@ -9,13 +9,16 @@ use crate::plan::{self, Constant, KernelMaker, Plan, PlanError, PlanInput, Segme
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
+/// Whether the config lets an executor have the op of that name.
+pub type Permits = dyn Fn(&str) -> Result<(), Refusal> + Send + Sync;
+
 /// An executor of the order with what the config says of it.
 #[derive(Clone)]
 pub struct OrderEntry {
     /// The executor.
     pub executor: Arc<dyn KernelMaker>,
     /// `allow` and `deny`.
-    pub permits: Arc<dyn Fn(&str) -> Result<(), Refusal> + Send + Sync>,
+    pub permits: Arc<Permits>,
     /// `fuel`.
     pub fuel: Option<u64>,
 }

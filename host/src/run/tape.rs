@@ -85,13 +85,12 @@ pub struct Tape<'s> {
     stream: RandomStream,
 }
 
+/// Outputs, new values of written inputs by name, and the tape for the backward.
+pub type Forward<'s> = (Vec<Value>, BTreeMap<Name, Tensor>, Tape<'s>);
+
 impl Session {
     /// Runs the forward for `request`: outputs, new values of written inputs, and the tape.
-    pub fn forward(
-        &self,
-        inputs: &[Value],
-        request: &GradRequest,
-    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>, Tape<'_>), SessionError> {
+    pub fn forward(&self, inputs: &[Value], request: &GradRequest) -> Result<Forward<'_>, SessionError> {
         let program = self.differentiated(inputs, request)?;
         let (outputs, written, saved, sizes, stream) = self.run_forward(&program, inputs)?;
         Ok((outputs, written, Tape { session: self, program, saved, sizes, stream }))
