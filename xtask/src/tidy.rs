@@ -19,8 +19,10 @@ use crate::tool;
 const UNSAFE: &[&str] = &[
     "host/src/loader/",
     "host/src/memory/",
+    "host/src/threads/",
     "sdk/abi/",
     "sdk/src/",
+    "sdk/tests/",
     "plugins/reference/src/kernels/",
     "plugins/pytorch/src/aten/",
     "tests/broken/",

@@ -227,8 +227,20 @@ pub static CONJ: Op = Op {
     ..PRIM
 };
 
-pub static COS: Op =
-    Op { name: "prims.cos", doc: "Cosine.", schema: "(a: Tensor<x>) -> Tensor", samples: UNARY, ..PRIM };
+pub static COS: Op = Op {
+    name: "prims.cos",
+    doc: "Cosine.",
+    schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let slope = b.unary("prims.sin", a)?;
+            let slope = b.neg(&slope)?;
+            chain(b, g, &slope)
+        })
+    }),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static ERF: Op = Op {
     name: "prims.erf",
@@ -320,8 +332,14 @@ pub static LOG1P: Op = Op {
     ..PRIM
 };
 
-pub static NEG: Op =
-    Op { name: "prims.neg", doc: "Negation.", schema: "(a: Tensor<n>) -> Tensor", samples: UNARY, ..PRIM };
+pub static NEG: Op = Op {
+    name: "prims.neg",
+    doc: "Negation.",
+    schema: "(a: Tensor<n>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, |b, _, _, g| b.neg(g))),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static REAL: Op = Op {
     name: "prims.real",
@@ -366,8 +384,19 @@ pub static RSQRT: Op = Op {
     ..PRIM
 };
 
-pub static SIN: Op =
-    Op { name: "prims.sin", doc: "Sine.", schema: "(a: Tensor<x>) -> Tensor", samples: UNARY, ..PRIM };
+pub static SIN: Op = Op {
+    name: "prims.sin",
+    doc: "Sine.",
+    schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let slope = b.unary("prims.cos", a)?;
+            chain(b, g, &slope)
+        })
+    }),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static SQRT: Op = Op {
     name: "prims.sqrt",

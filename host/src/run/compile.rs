@@ -4,6 +4,7 @@ use super::inputs::{Bindings, InputError};
 use crate::claim::{self, Candidate, ClaimError, Claimant, Layouts, Refusal, Strided};
 use crate::ir::{Dim, Schemas, Symbol, Trace, ValueId};
 use crate::lower::{Lowered, flatten};
+use crate::passes::Purpose;
 use crate::passes::specialise::{GuardError, specialise};
 use crate::plan::{self, Constant, KernelMaker, Plan, PlanError, PlanInput, Segment, View};
 use rustc_hash::FxHashMap;
@@ -90,10 +91,10 @@ pub struct ParamInfo<'a> {
     pub constant: &'a dyn Fn(u64) -> Option<Constant>,
 }
 
-/// `trace` with concrete sizes, after the passes.
-pub fn prepare(trace: &Trace, bindings: &Bindings) -> Result<Trace, CompileError> {
+/// `trace` with concrete sizes, after the passes that may come before `purpose`.
+pub fn prepare(trace: &Trace, bindings: &Bindings, purpose: Purpose) -> Result<Trace, CompileError> {
     let concrete = specialise(trace, &|s| bindings.sizes.get(&s).copied())?;
-    Ok(crate::passes::run(concrete))
+    Ok(crate::passes::run_each(concrete, purpose, &mut |_, _| {}))
 }
 
 /// Compiles `trace` for `bindings`.
@@ -104,7 +105,7 @@ pub fn compile(
     schemas: &dyn Schemas,
     params: &ParamInfo<'_>,
 ) -> Result<Compiled, CompileError> {
-    compile_prepared(prepare(trace, bindings)?, &bindings.sizes, executors, schemas, params)
+    compile_prepared(prepare(trace, bindings, Purpose::Values)?, &bindings.sizes, executors, schemas, params)
 }
 
 /// Compiles a trace with concrete sizes: claims, lowers, plans.

@@ -12,6 +12,7 @@ use super::{InputError, bind_inputs};
 use crate::autodiff::{self, Request};
 use crate::ir::{Dtype, Name, RoleKind, Symbol, Trace, TraceParam, Type, ValueId};
 use crate::memory::Tensor;
+use crate::passes::Purpose;
 use crate::plan::Number;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -106,7 +107,7 @@ impl Session {
         if let Some(found) = self.cached_grad(inputs, &bindings, request) {
             return Ok(found);
         }
-        let prepared = super::compile::prepare(self.trace(), &bindings)?;
+        let prepared = super::compile::prepare(self.trace(), &bindings, Purpose::Gradients)?;
         let ties = self.ties();
         let asked = Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties };
         let traces = autodiff::differentiate(&prepared, &asked)?;
