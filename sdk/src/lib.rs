@@ -88,6 +88,7 @@ pub use author::__private;
 pub use author::*;
 pub mod dlpack;
 pub mod names;
+pub mod names;
 pub mod rules;
 pub mod testing;
 
