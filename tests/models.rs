@@ -22,13 +22,7 @@ struct Exception {
     why: &'static str,
 }
 
-const EXCEPTIONS: &[Exception] = &[
-    Exception { executor: "reference", model: "int_bool_index/model", why: TIES },
-    Exception { executor: "reference", model: "int_bool_index/core", why: TIES },
-];
-
-const TIES: &str = "topk among equal elements: PyTorch says nothing of which it takes, and takes whatever its selection \
-                    algorithm leaves; values agree, indices do not";
+const EXCEPTIONS: &[Exception] = &[];
 
 #[test]
 fn reference_gives_pytorchs_results() {

@@ -21,11 +21,11 @@
 //! The rooms below are public for tools and tests; [`Host`], [`Program`] and [`Session`] are what programs need.
 #![deny(unsafe_code)]
 
+pub mod compare;
 mod error;
 mod host;
 mod program;
 mod session;
-pub mod compare;
 pub mod tensor_files;
 
 pub mod autodiff;

@@ -51,7 +51,7 @@
 //! impl Kernel for Relu {
 //!     fn run(&self, call: &mut Call<'_>) -> Result<(), Error> {
 //!         let (inputs, outputs) = call.io();
-//!         outputs.get(0).map(&inputs.get(0), |x: f32| x.max(0.0))
+//!         outputs.get(0).map(&inputs.get(0), |x: f32| if x < 0.0 { 0.0 } else { x })
 //!     }
 //! }
 //!
@@ -87,6 +87,7 @@ pub mod author;
 pub use author::__private;
 pub use author::*;
 pub mod dlpack;
+pub mod names;
 pub mod rules;
 pub mod testing;
 

@@ -24,7 +24,8 @@ pub fn is_generic(text: &str) -> bool {
 
 /// The sample for that dtype. An error is the op's: it does not take that dtype.
 pub fn case(op: &'static Op, text: &str, dtype: Dtype) -> Result<Case, OpError> {
-    let mut reader = Reader { rest: text, dtype, trace: Trace::new("forward", Stage::Acquired), inputs: Vec::new() };
+    let mut reader =
+        Reader { rest: text, dtype, trace: Trace::new("forward", Stage::Acquired), inputs: Vec::new() };
     let args = reader.arguments(op);
     let Reader { mut trace, inputs, .. } = reader;
     let mut builder = Builder::top(&mut trace);
@@ -53,14 +54,21 @@ impl<'a> Reader<'a> {
         let mut positions = (0..schema.params.len()).filter(|place| schema.params[*place].ty.takes_tensor());
         while !self.at_end() {
             let place = match self.name_before_equals() {
-                Some(name) => schema.index(name).unwrap_or_else(|| panic!("{}: no parameter `{name}`", op.name)),
-                None => positions.next().or_else(|| args.iter().position(Option::is_none)).expect("a parameter for it"),
+                Some(name) => {
+                    schema.index(name).unwrap_or_else(|| panic!("{}: no parameter `{name}`", op.name))
+                }
+                None => positions
+                    .next()
+                    .or_else(|| args.iter().position(Option::is_none))
+                    .expect("a parameter for it"),
             };
             args[place] = Some(self.value());
             self.skip(",");
         }
         let complete = |(given, param): (Option<Arg>, &thunderhead::ir::schema::Param)| {
-            given.or_else(|| param.absent_value()).unwrap_or_else(|| panic!("{}: `{}` is missing", op.name, param.name))
+            given
+                .or_else(|| param.absent_value())
+                .unwrap_or_else(|| panic!("{}: `{}` is missing", op.name, param.name))
         };
         args.into_iter().zip(&schema.params).map(complete).collect()
     }
@@ -187,7 +195,13 @@ fn element(dtype: Dtype, filling: &str, salt: u64, at: u64) -> f64 {
         "unit" if inexact => unit * 1.9 - 0.95,
         "pos" if inexact => 0.1 + unit * 2.0,
         "pos" => 1.0 + (unit * 4.0).floor(),
-        "nonzero" if inexact => if unit < 0.5 { -0.5 - unit } else { 0.5 + unit },
+        "nonzero" if inexact => {
+            if unit < 0.5 {
+                -0.5 - unit
+            } else {
+                0.5 + unit
+            }
+        }
         "nonzero" => 1.0 + (unit * 4.0).floor(),
         "nonfinite" if inexact => match at % 5 {
             1 => f64::NAN,

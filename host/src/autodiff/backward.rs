@@ -19,8 +19,8 @@ pub struct Reverse {
     pub of_value: Vec<(ValueId, ValueId)>,
 }
 
-/// Walks the tape in reverse.
-pub fn walk(tape: &mut Tape, wanted: &[ValueId]) -> Result<Reverse, AutodiffError> {
+/// Walks the tape in reverse. `ties` are values that are one parameter under several names.
+pub fn walk(tape: &mut Tape, wanted: &[ValueId], ties: &[Vec<ValueId>]) -> Result<Reverse, AutodiffError> {
     let mut r =
         Reverse { body: Vec::new(), cotangents: Vec::new(), gradients: Vec::new(), of_value: Vec::new() };
     let mut cotangent: FxHashMap<ValueId, Tensor> = FxHashMap::default();
@@ -41,6 +41,18 @@ pub fn walk(tape: &mut Tape, wanted: &[ValueId]) -> Result<Reverse, AutodiffErro
     }
     for at in (0..tape.nodes.len()).rev() {
         node(tape, at, &mut r, &mut cotangent)?;
+    }
+    for tie in ties {
+        let mut parts = tie.iter().filter_map(|v| cotangent.get(v).cloned());
+        let Some(first) = parts.next() else { continue };
+        let rest: Vec<Tensor> = parts.collect();
+        let (one, others) = (tie[0], rest);
+        cotangent.insert(one, first);
+        for g in others {
+            accumulate(tape, &mut r, &mut cotangent, one, g.id)?;
+        }
+        let whole = cotangent[&one].clone();
+        cotangent.extend(tie.iter().map(|v| (*v, whole.clone())));
     }
     for v in wanted {
         let g = match cotangent.get(v) {

@@ -17,6 +17,8 @@ pub struct Request<'a> {
     pub wants: &'a dyn Fn(&TraceParam) -> bool,
     /// Compute cheap values again instead of saving them.
     pub remat: bool,
+    /// Parameters that are one tensor under several names: each name's gradient is the whole one.
+    pub ties: &'a [Vec<ValueId>],
 }
 
 /// Both halves.
@@ -78,8 +80,10 @@ pub fn differentiate(trace: &Trace, request: &Request<'_>) -> Result<Differentia
         .filter(|p| trace.ty(p.value).tensor().is_some_and(|t| t.dtype.is_inexact()) && (request.wants)(p))
         .map(|p| p.value)
         .collect();
-    let mut tape = tape::lay_out(trace, &wanted)?;
-    let reverse = backward::walk(&mut tape, &wanted)?;
+    let tied_to_wanted = request.ties.iter().filter(|t| t.iter().any(|v| wanted.contains(v))).flatten();
+    let active: Vec<ValueId> = wanted.iter().chain(tied_to_wanted).copied().collect();
+    let mut tape = tape::lay_out(trace, &active)?;
+    let reverse = backward::walk(&mut tape, &wanted, request.ties)?;
     let plan = saved::choose(&tape, &reverse, request.remat);
     Ok(split::split(&tape, &reverse, &plan))
 }

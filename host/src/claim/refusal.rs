@@ -26,6 +26,10 @@ pub mod codes {
     pub const DISABLED: &str = "claim::disabled";
     /// An op that draws random numbers by a generator of its own.
     pub const RANDOM: &str = "claim::random";
+    /// Several values may meet in one element, and the executor adds them in no fixed order or too coarsely.
+    pub const NOT_DETERMINISTIC: &str = "claim::not_deterministic";
+    /// Codes that mean the same whoever gives them: a plugin's `random` is the host's `claim::random`.
+    pub const SHARED: [&str; 5] = [RANDOM, NOT_DETERMINISTIC, DTYPE, DEVICE, RANK];
     /// The executor takes the op, but making its kernel failed.
     pub const MAKE_FAILED: &str = "claim::make_failed";
 }

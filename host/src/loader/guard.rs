@@ -19,12 +19,12 @@ pub(super) struct Who {
 impl Who {
     pub fn fault(&self, op: &str, origin: &str, kind: FaultKind, message: impl Into<String>) -> Fault {
         Fault {
-            executor: self.executor.clone(),
-            plugin: self.plugin.clone(),
-            op: op.to_owned(),
-            origin: origin.to_owned(),
+            executor: self.executor.as_str().into(),
+            plugin: self.plugin.as_str().into(),
+            op: op.into(),
+            origin: origin.into(),
             kind,
-            message: message.into(),
+            message: message.into().into(),
         }
     }
 }
@@ -84,7 +84,8 @@ pub(super) fn refused(who: &Who, status: Status) -> Result<Refusal, (FaultKind, 
         let sentence = format!("it refused with `{}`, which is no code: {}", said.code, said.sentence);
         return Ok(Refusal::new(&who.executor, codes::CHECK, sentence));
     }
-    let code = format!("{}::{}", who.executor, said.code);
+    let shared = codes::SHARED.iter().find(|c| c.strip_prefix("claim::") == Some(said.code.as_str()));
+    let code = shared.map_or_else(|| format!("{}::{}", who.executor, said.code), |c| (*c).to_string());
     let mut refusal = Refusal::new(&who.executor, &code, said.sentence);
     refusal.at = match (said.attribute, said.dim) {
         (Some(name), Some((dim, value))) => Some(format!("{name}, dim {dim} = {value}")),

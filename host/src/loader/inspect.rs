@@ -3,7 +3,7 @@
 use super::error::LoadError;
 use super::find::read_plugin;
 use super::load::check_without_code;
-use super::probe::{ProbeInfo, read_file};
+use super::probe::{self, ProbeInfo, read_file};
 use super::trust;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -69,8 +69,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoadError> {
         Err(error) => note(error),
     }
     trust::not_world_writable(path).unwrap_or_else(|error| note(&error));
-    let doors =
-        [ENTRY_SYMBOL, DOOR_SYMBOL].into_iter().filter(|door| facts.exports.iter().any(|name| name == door));
+    let doors = probe::exported(path, &[ENTRY_SYMBOL, DOOR_SYMBOL])?;
     Ok(Inspection {
         path: path.to_owned(),
         sha256: trust::sha256(path)?,
@@ -79,7 +78,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoadError> {
         manifest: plugin.ok().map(|plugin| plugin.manifest),
         manifest_text: facts.manifest.ok(),
         needed: facts.needed,
-        doors: doors.map(str::to_owned).collect(),
+        doors: doors.into_iter().map(str::to_owned).collect(),
         obstacles,
     })
 }

@@ -41,7 +41,7 @@ pub(super) fn resolve(
     if declared.is_empty() {
         return Ok(Vec::new());
     }
-    let needed = probe::read_file(plugin)?.needed;
+    let needed = probe::needed_by(plugin);
     declared.iter().map(|library| resolve_one(plugin, &needed, library, paths)).collect()
 }
 
@@ -115,8 +115,7 @@ fn add_with_dependencies(folders: &[PathBuf], name: &str, objects: &mut Vec<Path
     if objects.contains(&path) {
         return;
     }
-    let needed = probe::read_file(&path).map(|facts| facts.needed).unwrap_or_default();
-    for dependency in needed {
+    for dependency in probe::needed_by(&path) {
         add_with_dependencies(folders, &dependency, objects, depth + 1);
     }
     if !objects.contains(&path) {

@@ -71,12 +71,36 @@ pub struct FileFacts {
     pub architecture: String,
     /// Shared libraries that it names (ELF only).
     pub needed: Vec<String>,
-    /// Functions and data that it exports.
-    pub exports: Vec<String>,
 }
 
 /// Reads a plugin's file.
 pub fn read_file(path: &Path) -> Result<FileFacts, LoadError> {
+    with_bytes(path, |bytes| read_bytes(path, bytes))
+}
+
+/// The shared libraries that a file names; none where it is no shared library.
+pub fn needed_by(path: &Path) -> Vec<String> {
+    let needed =
+        with_bytes(path, |bytes| Ok(object::File::parse(bytes).ok().map(|file| needed_libraries(&file))));
+    needed.ok().flatten().unwrap_or_default()
+}
+
+/// Which of these symbols a file exports.
+pub fn exported<'n>(path: &Path, names: &[&'n str]) -> Result<Vec<&'n str>, LoadError> {
+    with_bytes(path, |bytes| {
+        let Ok(object) = object::File::parse(bytes) else { return Ok(Vec::new()) };
+        let exports: Vec<_> = object.exports().into_iter().flatten().filter_map(Result::ok).collect();
+        let has = |name: &str| {
+            exports.iter().any(|export| match export.name() {
+                object::NameOrOrdinal::Name(found) => found == name.as_bytes(),
+                object::NameOrOrdinal::Ordinal(_) => false,
+            })
+        };
+        Ok(names.iter().copied().filter(|name| has(name)).collect())
+    })
+}
+
+fn with_bytes<T>(path: &Path, read: impl FnOnce(&[u8]) -> Result<T, LoadError>) -> Result<T, LoadError> {
     let file = std::fs::File::open(path).map_err(|error| LoadError::unreadable(path, &error))?;
     let meta = file.metadata().map_err(|error| LoadError::unreadable(path, &error))?;
     if !meta.is_file() || meta.len() == 0 {
@@ -85,7 +109,7 @@ pub fn read_file(path: &Path) -> Result<FileFacts, LoadError> {
     // SAFETY: nothing is kept of the map; a file that is changed meanwhile gives wrong bytes, which are checked like any others. One that is cut short meanwhile raises SIGBUS, as
     // it would for the dynamic linker.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(|error| LoadError::unreadable(path, &error))?;
-    read_bytes(path, &map)
+    read(&map)
 }
 
 /// Reads a plugin's file from memory; `path` is for messages.
@@ -95,24 +119,16 @@ pub fn read_bytes(path: &Path, bytes: &[u8]) -> Result<FileFacts, LoadError> {
         why: format!("it is no shared library ({error})"),
     })?;
     let needed = needed_libraries(&object);
-    let exports = object.exports().into_iter().flatten().filter_map(Result::ok);
-    let exports = exports.filter_map(|export| match export.name() {
-        object::NameOrOrdinal::Name(name) => Some(String::from_utf8_lossy(name).into_owned()),
-        object::NameOrOrdinal::Ordinal(_) => None,
-    });
-    let exports = exports.collect();
     Ok(FileFacts {
         probe: probe(path, &object),
         manifest: manifest(path, &object),
         architecture: format!("{:?}", object.architecture()),
         needed,
-        exports,
     })
 }
 
-/// The shared libraries that a file names.
-pub fn needed_libraries(object: &object::File<'_>) -> Vec<String> {
-    use object::read::elf::{Dyn, FileHeader, SectionHeader};
+fn needed_libraries(object: &object::File<'_>) -> Vec<String> {
+    use object::read::elf::{Dyn, FileHeader};
     fn of_elf<E: FileHeader<Endian = object::Endianness>>(
         file: &object::read::elf::ElfFile<'_, E>,
     ) -> Option<Vec<String>> {
@@ -120,7 +136,6 @@ pub fn needed_libraries(object: &object::File<'_>) -> Vec<String> {
         let table = file.elf_section_table();
         let (entries, link) = table.dynamic(endian, file.data()).ok()??;
         let strings = table.strings(endian, file.data(), link).ok()?;
-        let _ = table.iter().next().map(|section| section.sh_type(endian));
         let needed = entries.iter().filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED);
         let names = needed.filter_map(|entry| entry.string(endian, strings).ok());
         Some(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())

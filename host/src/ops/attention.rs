@@ -10,7 +10,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Tensor};
 use super::linalg::is_number;
 use super::reduction::logsumexp;
-use super::{Call, Level, Op, OpError, Sample, import, meta};
+use super::{Augmented, Call, Grad, Level, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype};
 
 /// Every op of this family.
@@ -26,6 +26,26 @@ pub static SCALED_DOT_PRODUCT_ATTENTION: Op = Op {
     schema: "(q: Tensor, k: Tensor, v: Tensor, mask: Tensor? = None, dropout_p: num = 0.0, is_causal: bool = false, *, \
              scale: num? = None, enable_gqa: bool = false, seed: int?, offset: int?) -> Tensor",
     level: Level::Composite(attention),
+    vjp: Vjp::Augmented {
+        forward: |b, call| {
+            let args =
+                ["q", "k", "v", "dropout_p", "is_causal", "mask", "scale", "enable_gqa", "seed", "offset"]
+                    .map(|n| call.raw(n));
+            let results = b.call(
+                "torch.scaled_dot_product_attention_lse",
+                args.into_iter().collect::<Result<_, _>>()?,
+            )?;
+            let lse = results
+                .get(1)
+                .and_then(Arg::value)
+                .ok_or_else(|| call.error("its forward has no log-sum-exp"))?;
+            Ok(Augmented { results: results[..1].to_vec(), extra: vec![b.as_tensor(lse)?] })
+        },
+        backward: |b, d| {
+            let lse = d.extra.first().ok_or_else(|| d.call.error("its log-sum-exp was not kept"))?.clone();
+            attention_rule(b, d, &lse)
+        },
+    },
     aten: &[Aten {
         overloads: &["scaled_dot_product_attention.default"],
         import: Import::With(import_attention),
@@ -50,6 +70,13 @@ pub static SCALED_DOT_PRODUCT_ATTENTION_LSE: Op = Op {
     schema: "(q: Tensor, k: Tensor, v: Tensor, dropout_p: num = 0.0, is_causal: bool = false, *, mask: Tensor? = None, \
              scale: num? = None, enable_gqa: bool = false, seed: int?, offset: int?) -> (Tensor, Tensor<acc>)",
     level: Level::Composite(attention_lse),
+    vjp: Vjp::Rule(|b, d| {
+        if d.cotangent(1).is_some() {
+            return Err(d.call.error("its log-sum-exp has no gradient"));
+        }
+        let lse = d.output(1)?;
+        attention_rule(b, d, &lse)
+    }),
     aten: &[Aten {
         overloads: &["_scaled_dot_product_flash_attention_for_cpu.default"],
         import: Import::With(import_flash),
@@ -441,6 +468,32 @@ fn import_flash_backward(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, 
     let mut grads = b.call("torch.scaled_dot_product_attention_backward", args)?;
     grads.truncate(3);
     Ok(grads)
+}
+
+/// Gradients of q, k, v and, where it is wanted, of a floating mask.
+fn attention_rule(b: &mut Builder<'_>, d: &Grad<'_>, lse: &Tensor) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (g, out) = (d.g()?, d.output(0)?);
+    let mut args = vec![g.arg()];
+    for name in ["q", "k", "v"] {
+        args.push(d.call.raw(name)?);
+    }
+    args.push(out.arg());
+    args.push(lse.arg());
+    for name in ["dropout_p", "is_causal", "mask", "scale", "enable_gqa", "seed", "offset"] {
+        args.push(d.call.raw(name)?);
+    }
+    let grads = b.call("torch.scaled_dot_product_attention_backward", args)?;
+    // Tensors stand in the order of the schema, where the mask may come before or behind the others.
+    let names: Vec<&str> = ["q", "k", "v", "mask"].into_iter().filter(|n| d.call.has(n)).collect();
+    let mut all = Vec::new();
+    for name in names {
+        let at = ["q", "k", "v", "mask"].iter().position(|n| *n == name).unwrap_or(0);
+        all.push(match grads.get(at).and_then(Arg::value) {
+            Some(v) => Some(b.as_tensor(v)?),
+            None => None,
+        });
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand};
 use super::meta::show;
-use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::{Arg, Dtype, Type};
 
 /// Every op of this family.
@@ -36,6 +36,7 @@ pub static CHECK: Op = Op {
     doc: "An assert of the model: an error with the message where `cond` is false. Never removed.",
     schema: "(cond: num|Tensor<b>, message: str) -> ()",
     meta: Meta::Fn(check_meta),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Check),
     samples: &[Sample("true, message=\"holds\""), Sample("bool[], message=\"may not hold\"")],
     ..HOST
@@ -46,6 +47,7 @@ pub static COMMENT: Op = Op {
     doc: "In text, a comment.",
     schema: "(text: str) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Text),
     samples: &[Sample("text=\"a comment\"")],
     ..HOST
@@ -64,6 +66,7 @@ pub static GET_GRAD: Op = Op {
     doc: "The gradient of a value: only between the two halves of autodiff, never in a finished trace.",
     schema: "(a: Tensor) -> Tensor",
     meta: Meta::Fn(|call| Ok(vec![Some(Type::Tensor(call.tensor("a")?.ty))])),
+    vjp: Vjp::NonDiff,
     samples: &[Sample("T[2, 3]")],
     ..HOST
 };
@@ -73,6 +76,7 @@ pub static PUT_GRAD: Op = Op {
     doc: "Adds to the gradient of a value: only between the two halves of autodiff, never in a finished trace.",
     schema: "(a: Tensor, g: Tensor) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    vjp: Vjp::NonDiff,
     samples: &[Sample("T[2, 3], T[2, 3]")],
     ..HOST
 };
@@ -82,6 +86,7 @@ pub static RETURN: Op = Op {
     doc: "In text, the `return` line; never a call.",
     schema: "(...) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Text),
     samples: &[],
     ..HOST
@@ -104,6 +109,7 @@ pub static TORCH_ASSERT_ASYNC: Op = Op {
         Ok(vec![])
     }),
     meta: Meta::Fn(check_meta),
+    vjp: Vjp::NonDiff,
     traits: Traits::EFFECT,
     aten: &[
         Aten {
@@ -141,6 +147,7 @@ pub static TORCH_ASSERT_TENSOR_METADATA: Op = Op {
         metadata_holds(call)?;
         Ok(vec![])
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["_assert_tensor_metadata.default"],
         import: Import::With(|b, call| {

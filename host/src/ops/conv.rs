@@ -7,7 +7,7 @@ use super::arith::Built;
 use super::aten::{Aten, Import};
 use super::build::{Builder, Tensor};
 use super::norm::mask;
-use super::{Call, Level, Meta, Op, OpError, Sample, meta};
+use super::{Call, Level, Meta, Op, OpError, Sample, Vjp, meta};
 use crate::ir::{Arg, Dim, Type};
 
 /// Every op of this family.
@@ -72,6 +72,23 @@ pub static CONVOLUTION: Op = Op {
     schema: "(a: Tensor<x>, w: Tensor<x>, bias: Tensor<x>?, stride: ints, padding: ints, dilation: ints, \
              transposed: bool, output_padding: ints, groups: int) -> Tensor",
     meta: Meta::Fn(convolution_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, w, g) = (d.call.tensor("a")?, d.call.tensor("w")?, d.g()?);
+        let mask = [d.wants(0), d.wants(1), d.call.has("bias") && d.wants(2)];
+        let mut args = vec![g.arg(), a.arg(), w.arg()];
+        for n in ["stride", "padding", "dilation", "transposed", "output_padding", "groups"] {
+            args.push(d.call.raw(n)?);
+        }
+        args.push(Arg::List(mask.iter().map(|m| Arg::Bool(*m)).collect()));
+        let grads = b.call("prims.convolution_backward", args)?;
+        let n = d.tensors().len();
+        (0..n)
+            .map(|i| match grads.get(i).and_then(Arg::value) {
+                Some(v) => b.as_tensor(v).map(Some),
+                None => Ok(None),
+            })
+            .collect()
+    }),
     samples: CONVOLUTION_SAMPLES,
     ..Op::BASE
 };

@@ -7,7 +7,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num};
 use super::emit::{self, filled, number_for, to_dtype};
 use super::meta::{DEFAULT_FLOAT, number_dtype};
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::{Arg, Device, Dim, Dtype, TensorType, Type};
 
 /// Every op of this family.
@@ -34,6 +34,7 @@ pub static EMPTY: Op = Op {
     doc: "A tensor whose contents are unspecified.",
     schema: "(dims: dims, *, dtype: dtype, device: device) -> Tensor",
     meta: Meta::Fn(|call| created(call, call.dims("dims")?, call.dtype("dtype")?)),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("dims=[2, 3], dtype=f32, device=cpu"),
         Sample("dims=[], dtype=i64, device=cpu"),
@@ -50,6 +51,7 @@ pub static FULL: Op = Op {
         call.num("value")?;
         created(call, call.dims("dims")?, call.dtype("dtype")?)
     }),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("dims=[2, 3], value=1.5, dtype=f32, device=cpu"),
         Sample("dims=[], value=-7, dtype=i64, device=cpu"),
@@ -72,6 +74,7 @@ pub static IOTA: Op = Op {
         }
         created(call, vec![n], dtype)
     }),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("n=5, start=0, step=1, dtype=i64, device=cpu"),
         Sample("n=4, start=0.5, step=-0.25, dtype=f32, device=cpu"),
@@ -97,6 +100,7 @@ pub static TORCH_ARANGE: Op = Op {
         Ok(vec![b.tensor("prims.iota", args)?.arg()])
     }),
     meta: Meta::Fn(|call| created(call, vec![arange_size(call)?], arange_dtype(call)?)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["arange.default"],
@@ -144,6 +148,7 @@ pub static TORCH_EMPTY: Op = Op {
     meta: Meta::Fn(|call| {
         created(call, call.dims("dims")?, call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["empty.memory_format", "empty_strided.default", "empty_permuted.default"],
@@ -171,6 +176,7 @@ pub static TORCH_FULL: Op = Op {
         let value = call.num("value")?;
         created(call, call.dims("dims")?, call.opt_dtype("dtype")?.unwrap_or_else(|| number_dtype(&value)))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["full.default"],
@@ -220,6 +226,7 @@ pub static TORCH_FULL_LIKE: Op = Op {
         call.num("value")?;
         like(call)
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["full_like.default"],
@@ -250,6 +257,7 @@ pub static TORCH_LINSPACE: Op = Op {
     meta: Meta::Fn(|call| {
         created(call, vec![call.dim("steps")?], call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["linspace.default"],
         import: Import::With(|b, call| {
@@ -282,6 +290,7 @@ pub static TORCH_ONES: Op = Op {
     meta: Meta::Fn(|call| {
         created(call, call.dims("dims")?, call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["ones.default"],
@@ -302,6 +311,7 @@ pub static TORCH_ONES_LIKE: Op = Op {
     schema: "(a: Tensor, *, dtype: dtype?, device: device?) -> Tensor",
     level: Level::Composite(|b, call| constant_like(b, call, 1)),
     meta: Meta::Fn(like),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["ones_like.default"], import: Import::Map("a=self dtype device") }],
     samples: &[Sample("T[2, 3]"), Sample("T[2], dtype=bool"), Sample("T[]"), Sample("T[0, 2]")],
     ..COMPOSITE
@@ -315,6 +325,7 @@ pub static TORCH_ZEROS: Op = Op {
     meta: Meta::Fn(|call| {
         created(call, call.dims("dims")?, call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["zeros.default", "_efficientzerotensor.default"],
@@ -335,6 +346,7 @@ pub static TORCH_ZEROS_LIKE: Op = Op {
     schema: "(a: Tensor, *, dtype: dtype?, device: device?) -> Tensor",
     level: Level::Composite(|b, call| constant_like(b, call, 0)),
     meta: Meta::Fn(like),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["zeros_like.default"], import: Import::Map("a=self dtype device") }],
     samples: &[Sample("T[2, 3]"), Sample("T[2], dtype=bool"), Sample("T[]"), Sample("T[0, 2]")],
     ..COMPOSITE

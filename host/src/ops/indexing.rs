@@ -10,7 +10,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand, Tensor};
 use super::emit::number_for;
 use super::reduction::prim_axis;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits, import, meta};
+use super::{Call, Level, Meta, Op, OpError, Sample, Traits, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -52,6 +52,14 @@ pub static TAKE: Op = Op {
         dims[axis] = index_1d(call)?.dims()[0].clone();
         meta::one(dims, a.dtype(), &a.ty)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, index, g) = (d.call.tensor("a")?, d.call.tensor("index")?, d.g()?);
+        let zero = b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?;
+        Ok(vec![
+            Some(b.tensor("prims.index_add", vec![zero.arg(), index.arg(), g.arg(), d.call.raw("axis")?])?),
+            None,
+        ])
+    }),
     samples: &[
         Sample("T[4, 3], i64[5]{0..4}, axis=0"),
         Sample("T[2, 4, 3], i32[2]{0..4}, axis=1"),
@@ -65,6 +73,22 @@ pub static TAKE_ALONG_AXIS: Op = Op {
     doc: "`out[.., i, ..] = a[.., index[.., i, ..], ..]` along an axis; the other dims broadcast.",
     schema: "(a: Tensor, index: Tensor<i>, axis: int) -> Tensor",
     meta: Meta::Fn(take_along_axis_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, index, g) = (d.call.tensor("a")?, d.call.tensor("index")?, d.g()?);
+        let axis = d.call.int("axis")? as usize;
+        let mut whole = g.dims().to_vec();
+        whole[axis] = index.dims()[axis].clone();
+        let index = b.expand(&index, &whole)?;
+        // Both broadcast but along the axis; what `a` was broadcast from is summed up again.
+        let mut wide = g.dims().to_vec();
+        wide[axis] = a.dims()[axis].clone();
+        let zero = b.full(&wide, 0.0, a.dtype(), &a.ty.device)?;
+        let all =
+            b.tensor("prims.scatter_add", vec![zero.arg(), index.arg(), g.arg(), Arg::Int(axis as i64)])?;
+        let summed: Vec<usize> = (0..a.rank()).filter(|i| a.dims()[*i].is(1) && !wide[*i].is(1)).collect();
+        let sum = if summed.is_empty() { all } else { b.sum(&all, &summed)? };
+        Ok(vec![Some(b.reshape(&sum, a.dims())?), None])
+    }),
     samples: &[
         Sample("T[4, 3], i64[2, 3]{0..4}, axis=0"),
         Sample("T[4, 3], i64[4, 1]{0..3}, axis=1"),
@@ -83,6 +107,14 @@ pub static GATHER: Op = Op {
         check_corner(call, &a, &index, axis)?;
         meta::one(index.dims().to_vec(), a.dtype(), &a.ty)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, index, g) = (d.call.tensor("a")?, d.call.tensor("index")?, d.g()?);
+        let zero = b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?;
+        Ok(vec![
+            Some(b.tensor("prims.scatter_add", vec![zero.arg(), index.arg(), g.arg(), d.call.raw("axis")?])?),
+            None,
+        ])
+    }),
     samples: &[
         Sample("T[4, 3], i64[2, 3]{0..4}, axis=0"),
         Sample("T[4, 3], i64[2, 5]{0..3}, axis=1"),
@@ -100,6 +132,14 @@ pub static INDEX: Op = Op {
         let a = call.tensor("a")?;
         let (dims, _) = indexed_dims(call, &a)?;
         meta::one(dims, a.dtype(), &a.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let zero = b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?;
+        let args = vec![zero.arg(), d.call.raw("indices")?, g.arg(), Arg::Bool(true)];
+        let mut all = vec![Some(b.tensor("prims.index_put", args)?)];
+        all.resize(d.tensors().len(), None);
+        Ok(all)
     }),
     samples: &[
         Sample("T[4, 3], [i64[2]{0..4}, none]"),
@@ -126,6 +166,23 @@ pub static INDEX_PUT: Op = Op {
         }
         same_type(&a)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, values) = (d.g()?, d.call.tensor("values")?);
+        let indices = d.call.raw("indices")?;
+        let of_a = if d.call.bool("accumulate")? {
+            g.clone()
+        } else {
+            let zero = b.full(values.dims(), 0.0, values.dtype(), &values.ty.device)?;
+            b.tensor("prims.index_put", vec![g.arg(), indices.clone(), zero.arg(), Arg::Bool(false)])?
+        };
+        let picked = b.tensor("prims.index", vec![g.arg(), indices])?;
+        let of_values = unbroadcast(b, &picked, values.dims())?;
+        let n = d.tensors().len();
+        let mut all = vec![None; n];
+        all[0] = Some(of_a);
+        all[n - 1] = Some(of_values);
+        Ok(all)
+    }),
     traits: Traits::ACCUMULATES,
     samples: &[
         Sample("T[4, 3], [i64[2]{0..4}, none], T[2, 3], accumulate=false"),
@@ -141,6 +198,11 @@ pub static INDEX_ADD: Op = Op {
     doc: "`a` with each slice of `src` along an axis added to the slice that the 1-d index names.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int) -> Tensor",
     meta: Meta::Fn(index_slices_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, index) = (d.g()?, d.call.tensor("index")?);
+        let part = b.tensor("prims.take", vec![g.arg(), index.arg(), d.call.raw("axis")?])?;
+        Ok(vec![Some(g), None, Some(part)])
+    }),
     traits: Traits::ACCUMULATES,
     samples: INDEX_SLICES,
     ..Op::BASE
@@ -151,6 +213,14 @@ pub static INDEX_COPY: Op = Op {
     doc: "`a` with the slices along an axis that the 1-d index names replaced by those of `src`.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int) -> Tensor",
     meta: Meta::Fn(index_slices_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, index, src) = (d.g()?, d.call.tensor("index")?, d.call.tensor("src")?);
+        let axis = d.call.raw("axis")?;
+        let zero = b.full(src.dims(), 0.0, src.dtype(), &src.ty.device)?;
+        let rest = b.tensor("prims.index_copy", vec![g.arg(), index.arg(), zero.arg(), axis.clone()])?;
+        let part = b.tensor("prims.take", vec![g.arg(), index.arg(), axis])?;
+        Ok(vec![Some(rest), None, Some(part)])
+    }),
     samples: INDEX_SLICES,
     ..Op::BASE
 };
@@ -167,6 +237,17 @@ pub static SCATTER: Op = Op {
           in row-major order wins.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor|num, axis: int) -> Tensor",
     meta: Meta::Fn(scatter_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, index, axis) = (d.g()?, d.call.tensor("index")?, d.call.raw("axis")?);
+        let zero = super::emit::number_for(&super::Num::Float(0.0), g.dtype());
+        let rest = b.tensor("prims.scatter", vec![g.arg(), index.arg(), zero, axis.clone()])?;
+        let mut all = vec![Some(rest), None];
+        if let Some(src) = d.call.operand("src")?.tensor() {
+            let picked = b.tensor("prims.gather", vec![g.arg(), index.arg(), axis])?;
+            all.push(Some(widened(b, &picked, src.dims())?));
+        }
+        Ok(all)
+    }),
     samples: &[
         Sample("T[4, 3], i64[2, 3]{0..4}, T[2, 3], axis=0"),
         Sample("T[4, 3], i64[2, 2]{0..3}, T[2, 2], axis=1"),
@@ -180,6 +261,11 @@ pub static SCATTER_ADD: Op = Op {
     doc: "`a` with `out[.., index[.., i, ..], ..] += src[.., i, ..]` along an axis.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int) -> Tensor",
     meta: Meta::Fn(scatter_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, index, src) = (d.g()?, d.call.tensor("index")?, d.call.tensor("src")?);
+        let picked = b.tensor("prims.gather", vec![g.arg(), index.arg(), d.call.raw("axis")?])?;
+        Ok(vec![Some(g), None, Some(widened(b, &picked, src.dims())?)])
+    }),
     traits: Traits::ACCUMULATES,
     samples: SCATTER_SAMPLES,
     ..Op::BASE
@@ -219,6 +305,7 @@ pub static NONZERO: Op = Op {
         let rank = Dim::Known(a.rank() as i64);
         meta::one(vec![meta::data_size(0), rank], Dtype::I64, &a.ty)
     }),
+    vjp: Vjp::NonDiff,
     traits: Traits::DATA_SIZED,
     samples: &[Sample("bool[2, 3]"), Sample("i64[5]{0..2}"), Sample("bool[0, 2]"), Sample("T[3]")],
     ..Op::BASE
@@ -235,6 +322,12 @@ pub static EMBEDDING: Op = Op {
         };
         let dims = [index.dims(), std::slice::from_ref(width)].concat();
         meta::one(dims, weight.dtype(), &weight.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (index, weight, g) = (d.call.tensor("index")?, d.call.tensor("weight")?, d.g()?);
+        let n = weight.dims().first().cloned().unwrap_or(Dim::Known(0));
+        let args = vec![g.arg(), index.arg(), Arg::dim(n), Arg::None, Arg::Bool(false)];
+        Ok(vec![None, Some(b.tensor("prims.embedding_backward", args)?)])
     }),
     samples: &[Sample("i64[2, 3]{0..5}, T[5, 4]"), Sample("i32[]{0..5}, T[5, 4]"), Sample("i64[0], T[5, 4]")],
     ..Op::BASE
@@ -253,6 +346,13 @@ pub static EMBEDDING_BACKWARD: Op = Op {
             return Err(call.error(format!("`g` is {g}, the index {index}")));
         }
         meta::one(vec![call.dim("n")?, g.dims()[index.rank()].clone()], g.dtype(), &g.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        if d.call.has("padding_idx") || d.call.bool("scale_by_freq")? {
+            return Err(d.call.error("has no gradient of its own with padding or scaling by frequency"));
+        }
+        let (index, g) = (d.call.tensor("index")?, d.g()?);
+        Ok(vec![Some(b.tensor("prims.embedding", vec![index.arg(), g.arg()])?), None])
     }),
     traits: Traits::ACCUMULATES,
     samples: &[
@@ -273,6 +373,16 @@ pub static TORCH_EMBEDDING: Op = Op {
         Ok(vec![rows.arg()])
     }),
     // `sparse` says how ATen stores the gradient, not what it is.
+    vjp: Vjp::Rule(|b, d| {
+        let (weight, index, g) = (d.call.tensor("weight")?, d.call.tensor("index")?, d.g()?);
+        let n = weight.dims().first().cloned().unwrap_or(Dim::Known(0));
+        let padding = match d.call.int("padding_idx")? {
+            p if p < 0 => Arg::None,
+            p => Arg::Int(p),
+        };
+        let args = vec![g.arg(), index.arg(), Arg::dim(n), padding, d.call.raw("scale_by_freq")?];
+        Ok(vec![Some(b.tensor("prims.embedding_backward", args)?), None])
+    }),
     aten: &[Aten {
         overloads: &["embedding.default"],
         import: Import::Map("weight index=indices padding_idx scale_by_freq=scale_grad_by_freq"),
@@ -503,6 +613,7 @@ pub static TORCH_ONE_HOT: Op = Op {
     doc: "1 at the index and 0 elsewhere along a new last dim of `classes`.",
     schema: "(a: Tensor<i>, classes: int = -1) -> Tensor<i64>",
     level: Level::Composite(one_hot),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["one_hot.default"], import: Import::Map("a=self classes=num_classes") }],
     samples: &[
         Sample("i64[2, 3]{0..5}, classes=5"),
@@ -972,6 +1083,30 @@ fn import_embedding_bag(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
         }
     }
     Ok(results)
+}
+
+/// `x` summed to `dims`, from which it was broadcast.
+fn unbroadcast(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Tensor, OpError> {
+    let shift = x.rank() - dims.len().min(x.rank());
+    let summed: Vec<usize> =
+        (0..x.rank()).filter(|i| *i < shift || (dims[*i - shift].is(1) && !x.dims()[*i].is(1))).collect();
+    let sum = if summed.is_empty() { x.clone() } else { b.sum(x, &summed)? };
+    b.reshape(&sum, dims)
+}
+
+/// `x` with zeros behind it, up to `dims`: a source may be larger than the index that picks from it.
+fn widened(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Tensor, OpError> {
+    if x.dims() == dims {
+        return Ok(x.clone());
+    }
+    let config = x
+        .dims()
+        .iter()
+        .zip(dims)
+        .map(|(have, want)| Arg::List(vec![Arg::Int(0), Arg::dim(want.sub(have)), Arg::Int(0)]))
+        .collect();
+    let zero = super::emit::number_for(&super::Num::Int(0), x.dtype());
+    b.tensor("prims.pad", vec![x.arg(), zero, Arg::List(config)])
 }
 
 #[cfg(test)]

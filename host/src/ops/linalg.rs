@@ -6,7 +6,7 @@ use super::arith::Built;
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Tensor};
 use super::emit::{broadcast_to, number_for};
-use super::{Call, Level, Meta, Op, OpError, Sample, import, meta};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Type};
 
 /// Every op of this family.
@@ -28,6 +28,7 @@ pub static MATMUL: Op = Op {
           and round once; integers wrap; a contracted dim of size 0 gives zeros.",
     schema: "(a: Tensor<n>, b: Tensor<n>) -> Tensor",
     meta: Meta::Fn(matmul_meta),
+    vjp: Vjp::Rule(matmul_rule),
     samples: &[
         Sample("T[2, 3], T[3, 4]"),
         Sample("T[5, 2, 3], T[5, 3, 4]"),
@@ -46,6 +47,23 @@ pub static LINEAR: Op = Op {
           f32, bias included, and round once.",
     schema: "(a: Tensor<x>, w: Tensor<x>, bias: Tensor<x>?) -> Tensor",
     meta: Meta::Fn(linear_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, w, g) = (d.call.tensor("a")?, d.call.tensor("w")?, d.g()?);
+        let (rows, columns) = (flat_rows(b, &g)?, flat_rows(b, &a)?);
+        let mut all = vec![None, None];
+        if d.wants(0) {
+            let flat = b.matmul(&rows, &w)?;
+            all[0] = Some(b.reshape(&flat, a.dims())?);
+        }
+        if d.wants(1) {
+            let turned = b.swap_last(&rows)?;
+            all[1] = Some(b.matmul(&turned, &columns)?);
+        }
+        if d.call.has("bias") {
+            all.push(if d.wants(2) { Some(b.sum(&rows, &[0])?) } else { None });
+        }
+        Ok(all)
+    }),
     samples: LINEAR_SAMPLES,
     ..Op::BASE
 };
@@ -415,6 +433,34 @@ fn import_addbmm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError>
     let y = b.tensor("torch.reshape", vec![y.arg(), Arg::dims(&[inner, columns.clone()])])?;
     let [c0, beta, alpha] = ["self", "beta", "alpha"].map(|name| import::arg(c, name));
     b.call("torch.addmm", vec![c0?, x.arg(), y.arg(), beta?, alpha?])
+}
+
+/// d (a b) = g b^H in a, a^H g in b.
+fn matmul_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (x, y, g) = (d.call.tensor("a")?, d.call.tensor("b")?, d.g()?);
+    let mut all = vec![None, None];
+    if d.wants(0) {
+        let y = adjoint(b, &y)?;
+        all[0] = Some(b.matmul(&g, &y)?);
+    }
+    if d.wants(1) {
+        let x = adjoint(b, &x)?;
+        all[1] = Some(b.matmul(&x, &g)?);
+    }
+    Ok(all)
+}
+
+fn adjoint(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
+    let turned = b.swap_last(x)?;
+    if x.dtype().is_complex() { b.unary("prims.conj", &turned) } else { Ok(turned) }
+}
+
+/// A tensor as a matrix of its last dim; of one dim it is one row.
+fn flat_rows(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
+    let last = x.rank().saturating_sub(1);
+    let rows = crate::ir::Dim::product(&x.dims()[..last]);
+    let columns = x.dims().last().cloned().unwrap_or(crate::ir::Dim::Known(1));
+    b.reshape(x, &[rows, columns])
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use super::aten::{Aten, AtenCall, FixedArg, Import};
 use super::build::{Builder, Num, Operand};
 use super::emit::{broadcast_to, filled, number_for, to_dtype};
-use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, meta};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp, meta};
 use crate::ir::{Arg, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -48,6 +48,7 @@ pub static BITCAST: Op = Op {
     doc: "The same bits under another dtype; the last dim scales with the element size. A view wherever the memory is dense enough.",
     schema: "(a: Tensor, dtype: dtype) -> Tensor",
     meta: Meta::Fn(bitcast_meta),
+    vjp: Vjp::NonDiff,
     traits: Traits::VIEW.and(Traits::CHEAP),
     view: Some(bitcast_view),
     samples: &[
@@ -64,6 +65,7 @@ pub static CLONE: Op = Op {
     doc: "A copy that does not alias its input.",
     schema: "(a: Tensor) -> Tensor",
     same: Some(|call| call.raw("a").ok()),
+    vjp: Vjp::Rule(|_, d| Ok(vec![Some(d.g()?)])),
     samples: ANY,
     ..PRIM
 };
@@ -77,6 +79,12 @@ pub static CONVERT_ELEMENT_TYPE: Op = Op {
         (call.dtype("dtype").ok()? == a.dtype()).then(|| a.arg())
     }),
     meta: Meta::Fn(convert_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let real = a.dtype().is_float() && g.dtype().is_complex();
+        let g = if real { b.unary("prims.real", &g)? } else { g };
+        Ok(vec![Some(b.to(&g, a.dtype())?)])
+    }),
     traits: Traits::POINTWISE.and(Traits::CHEAP),
     samples: &[
         Sample("T[2, 3], dtype=f64"),
@@ -94,6 +102,7 @@ pub static COPY_: Op = Op {
     doc: "Writes `src` into the parameter `dst` and gives its new value: the only write there is, at the end of a trace.",
     schema: "(src: Tensor, dst: Tensor) -> Tensor",
     meta: Meta::Fn(copy_meta),
+    vjp: Vjp::NonDiff,
     traits: Traits::EFFECT.and(Traits::HOST).and(Traits::WRITES),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM
@@ -107,6 +116,11 @@ pub static DEVICE_PUT: Op = Op {
         let a = call.tensor("a")?;
         Ok(vec![Some(TensorType { device: call.device("device")?, ..(*a.ty).clone() }.into())])
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let back = b.tensor("prims.device_put", vec![g.arg(), Arg::Device(a.ty.device.clone())])?;
+        Ok(vec![Some(back)])
+    }),
     samples: &[Sample("T[2, 3], device=cpu")],
     ..PRIM
 };
@@ -117,6 +131,7 @@ pub static SET_DATA: Op = Op {
     schema: "(base: Tensor, new: Tensor) -> Tensor",
     same: Some(|call| call.raw("new").ok()),
     meta: Meta::Fn(set_data_meta),
+    vjp: Vjp::Rule(|_, d| Ok(vec![Some(d.g()?), None])),
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("T[], T[]")],
     ..PRIM
 };
@@ -125,6 +140,7 @@ pub static SHALLOW_COPY: Op = Op {
     name: "prims.shallow_copy",
     doc: "Another name for the same value: an output that is an input.",
     schema: "(a: Tensor) -> Tensor",
+    vjp: Vjp::Rule(|_, d| Ok(vec![Some(d.g()?)])),
     samples: ANY,
     ..VIEW
 };
@@ -137,6 +153,7 @@ pub static STRIDE_ORDER: Op = Op {
         stride_order(call)?;
         like_first(call)
     }),
+    vjp: Vjp::Rule(|_, d| Ok(vec![Some(d.g()?)])),
     view: Some(stride_order_view),
     samples: &[
         Sample("T[2, 3], order=[0, 1]"),
@@ -151,6 +168,7 @@ pub static DEL: Op = Op {
     doc: "In text, the `del` line that ends lifetimes; never a call.",
     schema: "(...) -> ()",
     meta: Meta::Fn(|_| Ok(vec![])),
+    vjp: Vjp::NonDiff,
     traits: Traits::EFFECT.and(Traits::HOST),
     host: Some(HostOp::Text),
     samples: &[],
@@ -162,6 +180,7 @@ pub static ITEM: Op = Op {
     doc: "The one element of a tensor as a number.",
     schema: "(a: Tensor) -> num",
     meta: Meta::Fn(item_meta),
+    vjp: Vjp::Zero,
     traits: Traits::HOST,
     host: Some(HostOp::Item),
     samples: &[Sample("T[]"), Sample("T[1, 1]")],
@@ -246,6 +265,7 @@ pub static TORCH_DETACH: Op = Op {
     doc: "The same value; no gradient passes.",
     schema: "(a: Tensor) -> Tensor",
     level: Level::Composite(|b, call| shallow(b, call, "a")),
+    vjp: Vjp::Zero,
     traits: Traits::VIEW.and(Traits::CHEAP),
     aten: &[Aten {
         overloads: &["detach.default", "detach_.default", "detach_copy.default"],
@@ -285,6 +305,7 @@ pub static TORCH_ITEM: Op = Op {
     schema: "(a: Tensor) -> num",
     level: Level::Composite(|b, call| b.call_recorded(&ITEM, vec![call.raw("a")?], &call.results)),
     meta: Meta::Fn(item_meta),
+    vjp: Vjp::Zero,
     aten: &[Aten {
         overloads: &["item.default", "_local_scalar_dense.default"],
         import: Import::Map("a=self"),

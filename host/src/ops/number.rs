@@ -5,7 +5,7 @@
 
 use super::aten::{Aten, Import};
 use super::build::Num;
-use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::dim::{floor_div, floor_mod};
 use crate::ir::{Dim, NumKind, NumberType, Type};
 use std::cmp::Ordering;
@@ -55,6 +55,7 @@ pub static NUM_ADD: Op = Op {
     doc: "Sum.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.add(y)))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_add(b), |a, b| a + b))),
     samples: TWO,
     ..PRIM
@@ -65,6 +66,7 @@ pub static NUM_AND: Op = Op {
     doc: "And: of bools, or bit by bit.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| bitwise(call, |x, y| x & y)),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| bits(n, |a, b| Some(a & b)))),
     samples: BOOLS,
     ..PRIM
@@ -75,6 +77,7 @@ pub static NUM_CEIL: Op = Op {
     doc: "The smallest integer not below it.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| to_int(n, f64::ceil))),
     samples: ONE,
     ..PRIM
@@ -85,6 +88,7 @@ pub static NUM_EQ: Op = Op {
     doc: "Are both equal?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| x.same(y))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Equal)))),
     samples: TWO,
     ..PRIM
@@ -98,6 +102,7 @@ pub static NUM_FLOAT: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| Ok(Num::Float(float_of(first(n)?)?)))),
     samples: ONE,
     ..PRIM
@@ -108,6 +113,7 @@ pub static NUM_FLOOR: Op = Op {
     doc: "The largest integer not above it.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| to_int(n, f64::floor))),
     samples: ONE,
     ..PRIM
@@ -121,6 +127,7 @@ pub static NUM_FLOORDIV: Op = Op {
         divisor(call)?;
         arithmetic(call, Dim::floordiv)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| {
         evaluate(n, |a, b| (b != 0).then(|| floor_div(a, b)), |a, b| (a / b).floor())
     })),
@@ -133,6 +140,7 @@ pub static NUM_GE: Op = Op {
     doc: "Is `a` at least `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d >= 0))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| matches!(o, Some(Ordering::Greater | Ordering::Equal))))),
     samples: TWO,
     ..PRIM
@@ -143,6 +151,7 @@ pub static NUM_GT: Op = Op {
     doc: "Is `a` above `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d > 0))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Greater)))),
     samples: TWO,
     ..PRIM
@@ -153,6 +162,7 @@ pub static NUM_INT: Op = Op {
     doc: "As an integer, rounded towards zero.",
     schema: "(a: num) -> num",
     meta: Meta::Fn(rounded),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| to_int(n, f64::trunc))),
     samples: ONE,
     ..PRIM
@@ -177,6 +187,7 @@ pub static NUM_ITE: Op = Op {
         };
         one(kind, equals)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| match n {
         [c, a, b] => Ok(if truth(c)? { a.clone() } else { b.clone() }),
         _ => Err(wrong("takes three numbers")),
@@ -190,6 +201,7 @@ pub static NUM_LE: Op = Op {
     doc: "Is `a` at most `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d <= 0))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| matches!(o, Some(Ordering::Less | Ordering::Equal))))),
     samples: TWO,
     ..PRIM
@@ -203,6 +215,7 @@ pub static NUM_LSHIFT: Op = Op {
         let shift = shift(call)?;
         bitwise(call, move |x, _| x.checked_shl(shift).unwrap_or(0))
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| bits(n, |a, b| a.checked_shl(u32::try_from(b).ok()?)))),
     samples: INTS,
     ..PRIM
@@ -213,6 +226,7 @@ pub static NUM_LT: Op = Op {
     doc: "Is `a` below `b`?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| sign(x, y).map(|d| d < 0))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| o == Some(Ordering::Less)))),
     samples: TWO,
     ..PRIM
@@ -223,6 +237,7 @@ pub static NUM_MAX: Op = Op {
     doc: "The larger of both.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.max_with(y)))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| evaluate(n, |a, b| Some(a.max(b)), f64::max))),
     samples: TWO,
     ..PRIM
@@ -233,6 +248,7 @@ pub static NUM_MIN: Op = Op {
     doc: "The smaller of both.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.min_with(y)))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| evaluate(n, |a, b| Some(a.min(b)), f64::min))),
     samples: TWO,
     ..PRIM
@@ -246,6 +262,7 @@ pub static NUM_MOD: Op = Op {
         divisor(call)?;
         arithmetic(call, Dim::modulo)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| {
         evaluate(n, |a, b| (b != 0).then(|| floor_mod(a, b)), |a, b| a - b * (a / b).floor())
     })),
@@ -258,6 +275,7 @@ pub static NUM_MUL: Op = Op {
     doc: "Product.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.mul(y)))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_mul(b), |a, b| a * b))),
     samples: TWO,
     ..PRIM
@@ -268,6 +286,7 @@ pub static NUM_NE: Op = Op {
     doc: "Do both differ?",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| compared(call, |x, y| x.same(y).map(|same| !same))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| ordered(n, |o| o != Some(Ordering::Equal)))),
     samples: TWO,
     ..PRIM
@@ -281,6 +300,7 @@ pub static NUM_NEG: Op = Op {
         let (kind, equals) = number(call, "a")?;
         one(common(kind, NumKind::Int), equals.map(|d| d.neg()))
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| match first(n)? {
         Num::Float(x) => Ok(Num::Float(-x)),
         other => Ok(Num::Int(int_of(other)?.checked_neg().ok_or_else(overflow)?)),
@@ -298,6 +318,7 @@ pub static NUM_NOT: Op = Op {
         let known = equals.and_then(|d| d.known()).map(|n| Dim::Known(i64::from(n == 0)));
         one(NumKind::Bool, known)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| Ok(Num::Bool(!truth(first(n)?)?)))),
     samples: &[Sample("true"), Sample("3")],
     ..PRIM
@@ -308,6 +329,7 @@ pub static NUM_OR: Op = Op {
     doc: "Or: of bools, or bit by bit.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| bitwise(call, |x, y| x | y)),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| bits(n, |a, b| Some(a | b)))),
     samples: BOOLS,
     ..PRIM
@@ -318,6 +340,7 @@ pub static NUM_POW: Op = Op {
     doc: "`a` to the power of `b`; a float where `b` is a negative integer.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(power),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(raised)),
     samples: &[Sample("2, 5"), Sample("2, -1"), Sample("1.5, 2")],
     ..PRIM
@@ -331,6 +354,7 @@ pub static NUM_RSHIFT: Op = Op {
         let shift = shift(call)?;
         bitwise(call, move |x, _| x >> shift.min(63))
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| bits(n, |a, b| a.checked_shr(u32::try_from(b).ok()?)))),
     samples: INTS,
     ..PRIM
@@ -344,6 +368,7 @@ pub static NUM_SQRT: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| Ok(Num::Float(float_of(first(n)?)?.sqrt())))),
     samples: ONE,
     ..PRIM
@@ -354,6 +379,7 @@ pub static NUM_SUB: Op = Op {
     doc: "Difference.",
     schema: "(a: num, b: num) -> num",
     meta: Meta::Fn(|call| arithmetic(call, |x, y| Some(x.sub(y)))),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| evaluate(n, |a, b| a.checked_sub(b), |a, b| a - b))),
     samples: TWO,
     ..PRIM
@@ -368,6 +394,7 @@ pub static NUM_TRUEDIV: Op = Op {
         number(call, "a")?;
         one(NumKind::Float, None)
     }),
+    vjp: Vjp::NonDiff,
     host: Some(HostOp::Number(|n| match n {
         [a, b] => match float_of(b)? {
             0.0 => Err(wrong("division by zero")),
@@ -387,6 +414,7 @@ pub static SHAPE: Op = Op {
         let a = call.tensor("a")?;
         Ok(a.dims().iter().map(|d| Some(integer(d.clone()))).collect())
     }),
+    vjp: Vjp::NonDiff,
     samples: &[Sample("T[2, 3]"), Sample("T[]")],
     ..PRIM
 };
@@ -409,6 +437,7 @@ pub static TORCH_SYM_SIZE: Op = Op {
             None => Ok(a.dims().iter().map(|d| Some(integer(d.clone()))).collect()),
         }
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["sym_size.int"], import: Import::Map("a=self axis=dim") }],
     samples: &[Sample("T[2, 3], axis=1"), Sample("T[2, 3], axis=-2"), Sample("T[2, 3]")],
     ..PRIM

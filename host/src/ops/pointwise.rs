@@ -8,7 +8,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, aligned, elementwise, filled, in_acc, number_for, select, to_dtype};
 use super::meta::{self, inexact, promoted};
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::dtype::Category;
 use crate::ir::{Arg, Dim, Dtype, Type};
 
@@ -204,6 +204,7 @@ pub static ABS: Op = Op {
         let a = call.tensor("a")?;
         meta::one(a.dims().to_vec(), a.dtype().real(), &a.ty)
     }),
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, absolute)),
     samples: UNARY,
     ..PRIM
 };
@@ -212,6 +213,7 @@ pub static BITWISE_NOT: Op = Op {
     name: "prims.bitwise_not",
     doc: "Complement of each bit; of bools: not.",
     schema: "(a: Tensor<i|b>) -> Tensor",
+    vjp: Vjp::NonDiff,
     samples: UNARY,
     ..PRIM
 };
@@ -220,17 +222,40 @@ pub static CONJ: Op = Op {
     name: "prims.conj",
     doc: "Complex conjugate.",
     schema: "(a: Tensor<c>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, |b, _, _, g| b.unary("prims.conj", g))),
     samples: UNARY,
     ..PRIM
 };
 
-pub static COS: Op =
-    Op { name: "prims.cos", doc: "Cosine.", schema: "(a: Tensor<x>) -> Tensor", samples: UNARY, ..PRIM };
+pub static COS: Op = Op {
+    name: "prims.cos",
+    doc: "Cosine.",
+    schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let slope = b.unary("prims.sin", a)?;
+            let slope = b.neg(&slope)?;
+            chain(b, g, &slope)
+        })
+    }),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static ERF: Op = Op {
     name: "prims.erf",
     doc: "The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.",
     schema: "(a: Tensor<f>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            // d erf(x) = 2 / sqrt(pi) * exp(-x^2).
+            let square = b.mul(a, a)?;
+            let minus = b.neg(&square)?;
+            let bell = b.exp(&minus)?;
+            let slope = b.mul(&bell, std::f64::consts::FRAC_2_SQRT_PI)?;
+            b.mul(g, &slope)
+        })
+    }),
     samples: UNARY,
     ..PRIM
 };
@@ -239,6 +264,7 @@ pub static EXP: Op = Op {
     name: "prims.exp",
     doc: "e to the power of each element.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, |b, _, y, g| chain(b, g, y))),
     samples: UNARY,
     ..PRIM
 };
@@ -247,6 +273,12 @@ pub static EXPM1: Op = Op {
     name: "prims.expm1",
     doc: "exp(x) - 1, accurate near zero.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, _, y, g| {
+            let slope = b.add(y, 1.0)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY,
     ..PRIM
 };
@@ -255,6 +287,7 @@ pub static FLOOR: Op = Op {
     name: "prims.floor",
     doc: "The largest integer not above each element; integers stay.",
     schema: "(a: Tensor<r>) -> Tensor",
+    vjp: Vjp::Zero,
     samples: UNARY,
     ..PRIM
 };
@@ -274,6 +307,12 @@ pub static LOG: Op = Op {
     name: "prims.log",
     doc: "Natural logarithm; NaN below zero, -inf at zero.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let slope = b.unary("prims.reciprocal", a)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY_POS,
     ..PRIM
 };
@@ -282,18 +321,32 @@ pub static LOG1P: Op = Op {
     name: "prims.log1p",
     doc: "log(1 + x), accurate near zero.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let next = b.add(a, 1.0)?;
+            let slope = b.unary("prims.reciprocal", &next)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY_POS,
     ..PRIM
 };
 
-pub static NEG: Op =
-    Op { name: "prims.neg", doc: "Negation.", schema: "(a: Tensor<n>) -> Tensor", samples: UNARY, ..PRIM };
+pub static NEG: Op = Op {
+    name: "prims.neg",
+    doc: "Negation.",
+    schema: "(a: Tensor<n>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, |b, _, _, g| b.neg(g))),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static REAL: Op = Op {
     name: "prims.real",
     doc: "The real part, as a view.",
     schema: "(a: Tensor<c>) -> Tensor<real>",
     meta: Meta::Fn(part_meta),
+    vjp: Vjp::Rule(|b, d| unary_rule(b, d, |b, a, _, g| b.to(g, a.dtype()))),
     traits: Traits::VIEW.and(Traits::CHEAP),
     view: Some(|_, strides, offset| part_view(strides, offset, 0)),
     samples: UNARY,
@@ -304,6 +357,13 @@ pub static RECIPROCAL: Op = Op {
     name: "prims.reciprocal",
     doc: "1 / x.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, _, y, g| {
+            let square = b.mul(y, y)?;
+            let slope = b.neg(&square)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY_POS,
     ..PRIM
 };
@@ -312,17 +372,43 @@ pub static RSQRT: Op = Op {
     name: "prims.rsqrt",
     doc: "1 / sqrt(x); inf at zero, NaN below.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, _, y, g| {
+            let square = b.mul(y, y)?;
+            let cube = b.mul(&square, y)?;
+            let slope = b.mul(&cube, -0.5)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY_POS,
     ..PRIM
 };
 
-pub static SIN: Op =
-    Op { name: "prims.sin", doc: "Sine.", schema: "(a: Tensor<x>) -> Tensor", samples: UNARY, ..PRIM };
+pub static SIN: Op = Op {
+    name: "prims.sin",
+    doc: "Sine.",
+    schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let slope = b.unary("prims.cos", a)?;
+            chain(b, g, &slope)
+        })
+    }),
+    samples: UNARY,
+    ..PRIM
+};
 
 pub static SQRT: Op = Op {
     name: "prims.sqrt",
     doc: "Square root; NaN below zero.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, _, y, g| {
+            let twice = b.mul(y, 2.0)?;
+            let slope = b.unary("prims.reciprocal", &twice)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY_POS,
     ..PRIM
 };
@@ -331,6 +417,13 @@ pub static TANH: Op = Op {
     name: "prims.tanh",
     doc: "Hyperbolic tangent.",
     schema: "(a: Tensor<x>) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, _, y, g| {
+            let square = b.mul(y, y)?;
+            let slope = b.one_minus(&square)?;
+            chain(b, g, &slope)
+        })
+    }),
     samples: UNARY,
     ..PRIM
 };
@@ -339,6 +432,7 @@ pub static TRUNC: Op = Op {
     name: "prims.trunc",
     doc: "Rounded towards zero; integers stay.",
     schema: "(a: Tensor<r>) -> Tensor",
+    vjp: Vjp::Zero,
     samples: UNARY,
     ..PRIM
 };
@@ -347,6 +441,7 @@ pub static ADD: Op = Op {
     name: "prims.add",
     doc: "Sum of both; of bools: or.",
     schema: "(a: Tensor<a>, b: Tensor<a>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| binary_rule(b, d, |_, _, _, _, g| Ok(g.clone()), |_, _, _, _, g| Ok(g.clone()))),
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -356,6 +451,7 @@ pub static BITWISE_AND: Op = Op {
     name: "prims.bitwise_and",
     doc: "And, bit by bit.",
     schema: "(a: Tensor<i|b>, b: Tensor<i|b>|num) -> Tensor",
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -365,6 +461,7 @@ pub static BITWISE_LEFT_SHIFT: Op = Op {
     name: "prims.bitwise_left_shift",
     doc: "Bits moved up by `b`; zero where `b` is negative or not below the number of bits.",
     schema: "(a: Tensor<i>, b: Tensor<i>|num) -> Tensor",
+    vjp: Vjp::NonDiff,
     samples: &[Sample("T[2, 3], T[2, 3]"), Sample("i64[4]{0..9}, 2"), Sample("i32[4]{-9..9}, i32[4]{0..40}")],
     ..PRIM
 };
@@ -373,6 +470,7 @@ pub static BITWISE_OR: Op = Op {
     name: "prims.bitwise_or",
     doc: "Or, bit by bit.",
     schema: "(a: Tensor<i|b>, b: Tensor<i|b>|num) -> Tensor",
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -382,6 +480,7 @@ pub static BITWISE_XOR: Op = Op {
     name: "prims.bitwise_xor",
     doc: "Exclusive or, bit by bit.",
     schema: "(a: Tensor<i|b>, b: Tensor<i|b>|num) -> Tensor",
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -391,6 +490,22 @@ pub static DIV: Op = Op {
     name: "prims.div",
     doc: "Quotient; integers divide towards zero, and by zero is an error.",
     schema: "(a: Tensor<n>, b: Tensor<n>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        binary_rule(
+            b,
+            d,
+            |b, _, y, _, g| {
+                let y = conjugated(b, y)?;
+                b.div(g, y)
+            },
+            |b, _, y, out, g| {
+                // d (x / y) = -(x / y) / y.
+                let slope = b.div(out, y.clone())?;
+                let slope = b.neg(&slope)?;
+                chain(b, g, &slope)
+            },
+        )
+    }),
     samples: DIVIDE_PRIM,
     ..PRIM
 };
@@ -399,6 +514,7 @@ pub static EQ: Op = Op {
     name: "prims.eq",
     doc: "Are both equal? NaN equals nothing.",
     schema: "(a: Tensor<a>, b: Tensor<a>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PREDICATE
@@ -408,6 +524,7 @@ pub static FMOD: Op = Op {
     name: "prims.fmod",
     doc: "Remainder of division towards zero: it has the sign of the dividend.",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| modulus(b, d, "prims.trunc")),
     samples: DIVIDE_PRIM,
     ..PRIM
 };
@@ -416,6 +533,7 @@ pub static GE: Op = Op {
     name: "prims.ge",
     doc: "Is `a` at least `b`?",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     samples: BINARY_PRIM,
     ..PREDICATE
 };
@@ -424,6 +542,7 @@ pub static GT: Op = Op {
     name: "prims.gt",
     doc: "Is `a` above `b`?",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     samples: BINARY_PRIM,
     ..PREDICATE
 };
@@ -432,6 +551,7 @@ pub static LE: Op = Op {
     name: "prims.le",
     doc: "Is `a` at most `b`?",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     samples: BINARY_PRIM,
     ..PREDICATE
 };
@@ -440,6 +560,7 @@ pub static LT: Op = Op {
     name: "prims.lt",
     doc: "Is `a` below `b`?",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     samples: BINARY_PRIM,
     ..PREDICATE
 };
@@ -448,6 +569,7 @@ pub static MAXIMUM: Op = Op {
     name: "prims.maximum",
     doc: "The larger of both; NaN wins.",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| extreme(b, d, "prims.lt")),
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -457,6 +579,7 @@ pub static MINIMUM: Op = Op {
     name: "prims.minimum",
     doc: "The smaller of both; NaN wins.",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| extreme(b, d, "prims.gt")),
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -466,6 +589,9 @@ pub static MUL: Op = Op {
     name: "prims.mul",
     doc: "Product of both; of bools: and.",
     schema: "(a: Tensor<a>, b: Tensor<a>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        binary_rule(b, d, |b, _, y, _, g| chain_operand(b, g, y), |b, x, _, _, g| chain(b, g, x))
+    }),
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PRIM
@@ -475,6 +601,7 @@ pub static NE: Op = Op {
     name: "prims.ne",
     doc: "Do both differ? NaN differs from everything.",
     schema: "(a: Tensor<a>, b: Tensor<a>|num) -> Tensor<b>",
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     samples: BINARY_PRIM,
     ..PREDICATE
@@ -484,6 +611,7 @@ pub static POW: Op = Op {
     name: "prims.pow",
     doc: "`a` to the power of `b`; 0^0 is 1.",
     schema: "(a: Tensor<n>, b: Tensor<n>|num) -> Tensor",
+    vjp: Vjp::Rule(power_rule),
     samples: &[
         Sample("T[2, 3]{pos}, T[2, 3]"),
         Sample("T[4], 3"),
@@ -497,6 +625,7 @@ pub static REMAINDER: Op = Op {
     name: "prims.remainder",
     doc: "Remainder of division towards minus infinity: it has the sign of the divisor.",
     schema: "(a: Tensor<r>, b: Tensor<r>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| modulus(b, d, "prims.floor")),
     samples: DIVIDE_PRIM,
     ..PRIM
 };
@@ -505,6 +634,7 @@ pub static SUB: Op = Op {
     name: "prims.sub",
     doc: "Difference.",
     schema: "(a: Tensor<n>, b: Tensor<n>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| binary_rule(b, d, |_, _, _, _, g| Ok(g.clone()), |b, _, _, _, g| b.neg(g))),
     samples: BINARY_PRIM,
     ..PRIM
 };
@@ -513,6 +643,17 @@ pub static LERP: Op = Op {
     name: "prims.lerp",
     doc: "`start + weight * (end - start)`, from the nearer end: `end - (end - start) * (1 - weight)` where |weight| is at least 1/2.",
     schema: "(start: Tensor<x>, end: Tensor<x>, weight: Tensor<x>|num) -> Tensor",
+    vjp: Vjp::Rule(|b, d| {
+        let (g, start, end) = (d.g()?, d.call.tensor("start")?, d.call.tensor("end")?);
+        let weight = d.call.operand("weight")?;
+        let to_end = chain_operand(b, &g, &weight)?;
+        let mut all = vec![Some(b.sub(&g, &to_end)?), Some(to_end)];
+        if weight.tensor().is_some() {
+            let slope = b.sub(&end, &start)?;
+            all.push(Some(chain(b, &g, &slope)?));
+        }
+        Ok(all)
+    }),
     samples: &[Sample("T[2, 3], T[2, 3], T[2, 3]"), Sample("T[4], T[4], 0.25"), Sample("T[], T[], 0.75")],
     ..PRIM
 };
@@ -522,6 +663,17 @@ pub static WHERE: Op = Op {
     doc: "`a` where `pred`, else `b`; at least one of both is a tensor.",
     schema: "(pred: Tensor<b>, a: Tensor|num, b: Tensor|num) -> Tensor",
     meta: Meta::Fn(where_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, pred) = (d.g()?, d.call.tensor("pred")?);
+        let mut all = vec![None];
+        if d.call.operand("a")?.tensor().is_some() {
+            all.push(Some(b.select(&pred, &g, 0.0)?));
+        }
+        if d.call.operand("b")?.tensor().is_some() {
+            all.push(Some(b.select(&pred, 0.0, &g)?));
+        }
+        Ok(all)
+    }),
     samples: &[
         Sample("bool[2, 3], T[2, 3], T[2, 3]"),
         Sample("bool[4], T[4], 0"),
@@ -558,6 +710,7 @@ pub static TORCH_BITWISE_NOT: Op = Op {
         bits(call, a.dtype())?;
         Ok(vec![Some(Type::Tensor(a.ty))])
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["bitwise_not.default", "bitwise_not_.default"],
         import: Import::Map("a=self"),
@@ -760,6 +913,7 @@ pub static TORCH_ISINF: Op = Op {
         let modulus = emit::unary(b, "prims.abs", &a)?;
         Ok(vec![emit::binary(b, "prims.eq", &modulus, f64::INFINITY)?.arg()])
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["isinf.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..ASKS
@@ -773,6 +927,7 @@ pub static TORCH_ISNAN: Op = Op {
         let a = call.tensor("a")?;
         Ok(vec![emit::binary(b, "prims.ne", &a, &a)?.arg()])
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["isnan.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..ASKS
@@ -822,6 +977,7 @@ pub static TORCH_LOGICAL_NOT: Op = Op {
         let a = call.tensor("a")?;
         Ok(vec![emit::binary(b, "prims.eq", &a, 0)?.arg()])
     }),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["logical_not.default", "logical_not_.default"],
         import: Import::Map("a=self"),
@@ -884,6 +1040,11 @@ pub static TORCH_RELU: Op = Op {
         Ok(vec![emit::binary(b, "prims.maximum", &a, 0)?.arg()])
     }),
     meta: Meta::Fn(real_a),
+    vjp: Vjp::Rule(|b, d| {
+        let (y, g) = (d.output(0)?, d.g()?);
+        let on = b.binary("prims.gt", &y, 0.0)?;
+        Ok(vec![Some(b.select(&on, &g, 0.0)?)])
+    }),
     aten: &[Aten { overloads: &["relu.default", "relu_.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..SAME
@@ -920,6 +1081,13 @@ pub static TORCH_SIGMOID: Op = Op {
         let a = call.tensor("a")?;
         let a = to_dtype(b, &a, inexact(a.dtype()))?;
         Ok(vec![in_acc(b, &a, sigmoid)?.arg()])
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+        let rest = b.one_minus(&y)?;
+        let slope = b.mul(&y, &rest)?;
+        let of_y = chain(b, &g, &slope)?;
+        Ok(vec![Some(b.to(&of_y, a.dtype())?)])
     }),
     aten: &[Aten {
         overloads: &["sigmoid.default", "sigmoid_.default", "special_expit.default"],
@@ -1049,6 +1217,7 @@ pub static TORCH_BITWISE_AND: Op = Op {
     doc: "And, bit by bit, broadcast and promoted.",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor",
     level: Level::Composite(|b, call| binary(b, call, "prims.bitwise_and")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &[
@@ -1074,6 +1243,7 @@ pub static TORCH_BITWISE_LEFT_SHIFT: Op = Op {
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor",
     level: Level::Composite(left_shift),
     meta: Meta::Fn(numeric_of_a_b),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &[
             "bitwise_left_shift.Tensor",
@@ -1097,6 +1267,7 @@ pub static TORCH_BITWISE_OR: Op = Op {
     doc: "Or, bit by bit, broadcast and promoted.",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor",
     level: Level::Composite(|b, call| binary(b, call, "prims.bitwise_or")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &[
@@ -1121,6 +1292,7 @@ pub static TORCH_BITWISE_XOR: Op = Op {
     doc: "Exclusive or, bit by bit, broadcast and promoted.",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor",
     level: Level::Composite(|b, call| binary(b, call, "prims.bitwise_xor")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &[
@@ -1228,6 +1400,7 @@ pub static TORCH_EQ: Op = Op {
     doc: "Are both equal?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| binary(b, call, "prims.eq")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &["eq.Tensor", "eq_.Tensor", "eq.Scalar", "eq_.Scalar"],
@@ -1245,6 +1418,7 @@ pub static TORCH_FLOOR_DIVIDE: Op = Op {
         let operands = [call.operand("a")?, call.operand("b")?];
         Ok(vec![floor_divide(b, call, &operands, promoted(&operands))?.arg()])
     }),
+    vjp: Vjp::Zero,
     aten: &[Aten {
         overloads: &["floor_divide.default", "floor_divide.Scalar", "floor_divide_.Scalar"],
         import: Import::Map("a=self b=other"),
@@ -1258,6 +1432,7 @@ pub static TORCH_GE: Op = Op {
     doc: "Is `a` at least `b`?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| order(b, call, "prims.ge")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &[
             "ge.Tensor",
@@ -1280,6 +1455,7 @@ pub static TORCH_GT: Op = Op {
     doc: "Is `a` above `b`?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| order(b, call, "prims.gt")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &[
             "gt.Tensor",
@@ -1302,6 +1478,7 @@ pub static TORCH_LE: Op = Op {
     doc: "Is `a` at most `b`?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| order(b, call, "prims.le")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &[
             "le.Tensor",
@@ -1324,6 +1501,7 @@ pub static TORCH_LOGICAL_AND: Op = Op {
     doc: "Are both not zero?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| logical(b, call, "prims.bitwise_and")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &["logical_and.default", "logical_and_.default"],
@@ -1338,6 +1516,7 @@ pub static TORCH_LOGICAL_OR: Op = Op {
     doc: "Is one at least not zero?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| logical(b, call, "prims.bitwise_or")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &["logical_or.default", "logical_or_.default"],
@@ -1352,6 +1531,7 @@ pub static TORCH_LT: Op = Op {
     doc: "Is `a` below `b`?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| order(b, call, "prims.lt")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &[
             "lt.Tensor",
@@ -1421,6 +1601,7 @@ pub static TORCH_NE: Op = Op {
     doc: "Do both differ?",
     schema: "(a: Tensor|num, b: Tensor|num) -> Tensor<b>",
     level: Level::Composite(|b, call| binary(b, call, "prims.ne")),
+    vjp: Vjp::NonDiff,
     traits: COMMUTES,
     aten: &[Aten {
         overloads: &[
@@ -2301,4 +2482,141 @@ fn where_(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
         });
     }
     Ok(vec![b.tensor("prims.where", args)?.arg()])
+}
+
+/// The rule of an op of one tensor `a` with result `y`: its gradient from `a`, `y` and the cotangent.
+fn unary_rule(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    rule: impl Fn(&mut Builder<'_>, &Tensor, &Tensor, &Tensor) -> Result<Tensor, OpError>,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+    Ok(vec![Some(rule(b, &a, &y, &g)?)])
+}
+
+/// Gradients of one operand from both, the result and the cotangent.
+type OperandRule = fn(&mut Builder<'_>, &Tensor, &Operand, &Tensor, &Tensor) -> Result<Tensor, OpError>;
+
+/// The rule of an op of a tensor `a` and a tensor or number `b`. Gradients that nobody wants are not emitted.
+fn binary_rule(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    of_a: OperandRule,
+    of_b: OperandRule,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (x, y, out, g) = (d.call.tensor("a")?, d.call.operand("b")?, d.output(0)?, d.g()?);
+    let mut all = vec![if d.wants(0) { Some(of_a(b, &x, &y, &out, &g)?) } else { None }];
+    if y.tensor().is_some() {
+        all.push(if d.wants(1) { Some(of_b(b, &x, &y, &out, &g)?) } else { None });
+    }
+    Ok(all)
+}
+
+/// `g * conj(slope)`: PyTorch's convention for complex numbers; real ones are their own conjugates.
+fn chain(b: &mut Builder<'_>, g: &Tensor, slope: &Tensor) -> Result<Tensor, OpError> {
+    let slope = if slope.dtype().is_complex() { b.unary("prims.conj", slope)? } else { slope.clone() };
+    b.mul(g, &slope)
+}
+
+fn chain_operand(b: &mut Builder<'_>, g: &Tensor, slope: &Operand) -> Result<Tensor, OpError> {
+    let slope = conjugated(b, slope)?;
+    b.mul(g, slope)
+}
+
+fn conjugated(b: &mut Builder<'_>, x: &Operand) -> Result<Operand, OpError> {
+    Ok(match x {
+        Operand::Tensor(t) if t.dtype().is_complex() => b.unary("prims.conj", t)?.into(),
+        Operand::Num(Num::Complex(re, im)) => Operand::Num(Num::Complex(*re, -im)),
+        other => other.clone(),
+    })
+}
+
+/// d|x| = sign(x), of a complex number x / |x|; 0 at 0.
+fn absolute(b: &mut Builder<'_>, a: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor, OpError> {
+    let (size, g) = (b.to(y, a.dtype())?, b.to(g, a.dtype())?);
+    let direction = b.div(a, &size)?;
+    let slope = b.mul(&g, &direction)?;
+    let at_zero = b.eq(y, 0.0)?;
+    b.select(&at_zero, 0.0, &slope)
+}
+
+/// The operand that wins has the gradient, equal ones half of it each; as PyTorch, NaN passes it on.
+fn extreme(b: &mut Builder<'_>, d: &Grad<'_>, loses: &str) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (x, y, g) = (d.call.tensor("a")?, d.call.operand("b")?, d.g()?);
+    let equal = b.eq(&x, y.clone())?;
+    let half = b.mul(&g, 0.5)?;
+    let shared = b.select(&equal, &half, &g)?;
+    let x_loses = b.binary(loses, &x, y.clone())?;
+    let mut all = vec![Some(b.select(&x_loses, 0.0, &shared)?)];
+    if let Some(y) = y.tensor() {
+        let y_loses = b.binary(loses, y, &x)?;
+        all.push(Some(b.select(&y_loses, 0.0, &shared)?));
+    }
+    Ok(all)
+}
+
+/// d x^y = y x^(y-1) in x, 0 where y is 0; x^y log x in y, 0 where x is 0 and y is not negative.
+fn power_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (x, y, out, g) = (d.call.tensor("a")?, d.call.operand("b")?, d.output(0)?, d.g()?);
+    let of_x = match &y {
+        Operand::Num(n) if known_float(n) == Some(0.0) => b.mul(&g, 0.0)?,
+        Operand::Num(n) if known_float(n) == Some(2.0) => {
+            let slope = b.mul(&x, 2.0)?;
+            chain(b, &g, &slope)?
+        }
+        Operand::Num(n) if known_float(n).is_some() => {
+            let e = known_float(n).unwrap_or(1.0);
+            let lower = b.binary("prims.pow", &x, e - 1.0)?;
+            let slope = b.mul(&lower, e)?;
+            chain(b, &g, &slope)?
+        }
+        y => {
+            let y = match y {
+                Operand::Tensor(t) => t.clone(),
+                Operand::Num(n) => b.full(x.dims(), n.clone(), x.dtype(), &x.ty.device)?,
+            };
+            let less = b.sub(&y, 1.0)?;
+            let lower = b.binary("prims.pow", &x, &less)?;
+            let slope = b.mul(&lower, &y)?;
+            let flat = b.eq(&y, 0.0)?;
+            let slope = b.select(&flat, 0.0, &slope)?;
+            chain(b, &g, &slope)?
+        }
+    };
+    let mut all = vec![Some(of_x)];
+    if let Some(y) = y.tensor() {
+        let log = b.log(&x)?;
+        let slope = b.mul(&out, &log)?;
+        let zero_base = b.eq(&x, 0.0)?;
+        let slope = if y.dtype().is_complex() {
+            b.select(&zero_base, 0.0, &slope)?
+        } else {
+            let grows = b.ge(y, 0.0)?;
+            let both = b.binary("prims.bitwise_and", &zero_base, &grows)?;
+            b.select(&both, 0.0, &slope)?
+        };
+        all.push(Some(chain(b, &g, &slope)?));
+    }
+    Ok(all)
+}
+
+fn known_float(n: &Num) -> Option<f64> {
+    match n {
+        Num::Int(n) => Some(*n as f64),
+        Num::Float(x) => Some(*x),
+        _ => None,
+    }
+}
+
+/// d (x - y round(x / y)): 1 in x, minus the rounded quotient in y.
+fn modulus(b: &mut Builder<'_>, d: &Grad<'_>, round: &str) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (x, y, g) = (d.call.tensor("a")?, d.call.operand("b")?, d.g()?);
+    let mut all = vec![Some(g.clone())];
+    if let Some(y) = y.tensor() {
+        let quotient = b.div(&x, y)?;
+        let whole = b.unary(round, &quotient)?;
+        let part = b.mul(&g, &whole)?;
+        all.push(Some(b.neg(&part)?));
+    }
+    Ok(all)
 }

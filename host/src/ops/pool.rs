@@ -7,7 +7,7 @@ use super::arith::Built;
 use super::aten::{Aten, Import};
 use super::build::{Builder, Tensor};
 use super::conv::spread_ints;
-use super::{Call, Level, Meta, Op, OpError, Sample, meta};
+use super::{Call, Level, Meta, Op, OpError, Sample, Vjp, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -45,6 +45,14 @@ pub static AVG_POOL: Op = Op {
         let a = call.tensor("a")?;
         let dims = pooled_dims(call, a.dims(), false)?;
         meta::one(dims, a.dtype(), &a.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let mut args = vec![g.arg(), Arg::dims(a.dims())];
+        for n in ["window", "stride", "padding", "ceil_mode", "count_include_pad", "divisor"] {
+            args.push(d.call.raw(n)?);
+        }
+        Ok(vec![Some(b.tensor("prims.avg_pool_backward", args)?)])
     }),
     samples: &[
         Sample("T[2, 3, 7], window=[3], stride=[2], padding=[1], ceil_mode=false, count_include_pad=true"),
@@ -103,6 +111,11 @@ pub static MAX_POOL: Op = Op {
         let values = meta::one(dims.clone(), a.dtype(), &a.ty)?;
         Ok([values, meta::one(dims, Dtype::I64, &a.ty)?].concat())
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None]) };
+        let (a, index) = (d.call.tensor("a")?, d.output(1)?);
+        Ok(vec![Some(b.tensor("prims.max_pool_backward", vec![g.arg(), index.arg(), Arg::dims(a.dims())])?)])
+    }),
     samples: &[
         Sample("T[2, 3, 7], window=[3], stride=[2], padding=[1], dilation=[1], ceil_mode=false"),
         Sample(
@@ -144,6 +157,10 @@ pub static ADAPTIVE_AVG_POOL: Op = Op {
         let (a, out) = (call.tensor("a")?, call.dims("out")?);
         let dims = [batch_and_channels(call, a.dims(), out.len())?, out].concat();
         meta::one(dims, a.dtype(), &a.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        Ok(vec![Some(b.tensor("prims.adaptive_avg_pool_backward", vec![g.arg(), Arg::dims(a.dims())])?)])
     }),
     samples: &[
         Sample("T[2, 3, 7], out=[3]"),
@@ -552,7 +569,6 @@ fn adaptive_avg_pool(b: &mut Builder<'_>, call: &Call, n: usize) -> Result<Vec<A
         .map_err(|e| call.error(e.what))?;
     Ok(vec![without_batch(b, y, single)?.arg()])
 }
-
 #[cfg(test)]
 mod tests {
     use super::pooled;

@@ -7,7 +7,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, broadcast_to, number_for, to_dtype};
 use super::meta::DEFAULT_FLOAT;
-use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::{Arg, Device, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -37,6 +37,7 @@ pub static NEXT_PHILOX: Op = Op {
         let number = Type::Number(NumberType { kind: NumKind::Int, equals: None });
         Ok(vec![Some(number.clone()), Some(number)])
     }),
+    vjp: Vjp::NonDiff,
     traits: Traits::HOST.and(Traits::EFFECT),
     host: Some(HostOp::NextPhilox),
     samples: &[Sample("n=16")],
@@ -54,6 +55,7 @@ pub static RANDINT_PHILOX: Op = Op {
         }
         drawn(call, call.dtype("dtype")?)
     }),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("0, 10, dims=[2, 3], dtype=i64, device=cpu, seed=1, offset=0"),
         Sample("-5, 5, dims=[4], dtype=f32, device=cpu, seed=1, offset=8"),
@@ -67,6 +69,7 @@ pub static RANDN_PHILOX: Op = Op {
     doc: "Normal numbers of mean 0 and deviation 1, by Box and Muller in f64, rounded once.",
     schema: "(dims: dims, *, dtype: dtype, device: device, seed: int, offset: int) -> Tensor",
     meta: Meta::Fn(|call| drawn(call, float_dtype(call, call.dtype("dtype")?)?)),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("dims=[2, 3], dtype=f32, device=cpu, seed=1, offset=0"),
         Sample("dims=[5], dtype=f64, device=cpu, seed=1, offset=8"),
@@ -84,6 +87,7 @@ pub static UNIFORM_PHILOX: Op = Op {
         call.num("hi")?;
         drawn(call, float_dtype(call, call.dtype("dtype")?)?)
     }),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("dims=[2, 3], lo=0.0, hi=1.0, dtype=f32, device=cpu, seed=1, offset=0"),
         Sample("dims=[5], lo=-1.0, hi=1.0, dtype=f64, device=cpu, seed=1, offset=8"),
@@ -101,6 +105,7 @@ pub static TORCH_BERNOULLI: Op = Op {
         bernoulli_p(call)?;
         Ok(vec![Some(Type::Tensor(call.tensor("a")?.ty))])
     }),
+    vjp: Vjp::Zero,
     aten: &[
         Aten {
             overloads: &["bernoulli.default"],
@@ -240,6 +245,7 @@ pub static TORCH_RAND: Op = Op {
         Ok(vec![b.tensor("prims.uniform_philox", args)?.arg()])
     }),
     meta: Meta::Fn(|call| drawn(call, float_dtype(call, call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))?)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["rand.default"],
@@ -288,6 +294,7 @@ pub static TORCH_RANDINT: Op = Op {
         call.int("hi")?;
         drawn(call, call.opt_dtype("dtype")?.unwrap_or(Dtype::I64))
     }),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["randint.default", "randint_like.default"],
@@ -342,6 +349,7 @@ pub static TORCH_RANDN: Op = Op {
     schema: "(dims: dims, mean: num = 0.0, std: num = 1.0, *, dtype: dtype?, device: device?, seed: int, offset: int) -> Tensor",
     level: Level::Composite(randn),
     meta: Meta::Fn(|call| drawn(call, float_dtype(call, call.opt_dtype("dtype")?.unwrap_or(DEFAULT_FLOAT))?)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten {
             overloads: &["randn.default", "randn_like.default"],

@@ -8,7 +8,7 @@ use super::arith::{Built, all_axes};
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::number_for;
-use super::{Call, Level, Meta, Op, OpError, Sample, import, meta};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -78,6 +78,11 @@ pub static SUM: Op = Op {
           `out_dtype` the sum is not rounded to the input's dtype in between.",
     schema: "(a: Tensor<a>, axes: ints, *, out_dtype: dtype?) -> Tensor",
     meta: Meta::Fn(reduction_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let g = b.to(&g, a.dtype())?;
+        Ok(vec![Some(b.spread(&g, a.dims(), &reduced(d)?)?)])
+    }),
     samples: REDUCE_EMPTY,
     ..Op::BASE
 };
@@ -87,6 +92,7 @@ pub static PROD: Op = Op {
     doc: "Product over axes. f16 and bf16 accumulate in f32, integers in i64; nothing gives 1.",
     schema: "(a: Tensor<n>, axes: ints, *, out_dtype: dtype?) -> Tensor",
     meta: Meta::Fn(reduction_meta),
+    vjp: Vjp::Rule(product_rule),
     samples: REDUCE_EMPTY,
     ..Op::BASE
 };
@@ -96,6 +102,7 @@ pub static AMAX: Op = Op {
     doc: "Largest over axes; NaN wins. Nothing has no largest: an error, but false for bools.",
     schema: "(a: Tensor<r|b>, axes: ints, *, out_dtype: dtype?) -> Tensor",
     meta: Meta::Fn(extremum_meta),
+    vjp: Vjp::Rule(extreme_rule),
     samples: REDUCE,
     ..Op::BASE
 };
@@ -105,6 +112,7 @@ pub static AMIN: Op = Op {
     doc: "Smallest over axes; NaN wins. Nothing has no smallest: an error, but true for bools.",
     schema: "(a: Tensor<r|b>, axes: ints, *, out_dtype: dtype?) -> Tensor",
     meta: Meta::Fn(extremum_meta),
+    vjp: Vjp::Rule(extreme_rule),
     samples: REDUCE,
     ..Op::BASE
 };
@@ -122,6 +130,7 @@ pub static ARGMAX: Op = Op {
     doc: "Index of the largest along an axis, or in row-major order of all; the first of equals, NaN is largest.",
     schema: "(a: Tensor<r|b>, axis: int?) -> Tensor<i64>",
     meta: Meta::Fn(arg_extremum_meta),
+    vjp: Vjp::NonDiff,
     samples: ARG,
     ..Op::BASE
 };
@@ -131,6 +140,7 @@ pub static ARGMIN: Op = Op {
     doc: "Index of the smallest along an axis, or in row-major order of all; the first of equals, NaN is smallest.",
     schema: "(a: Tensor<r|b>, axis: int?) -> Tensor<i64>",
     meta: Meta::Fn(arg_extremum_meta),
+    vjp: Vjp::NonDiff,
     samples: ARG,
     ..Op::BASE
 };
@@ -153,6 +163,10 @@ pub static VAR: Op = Op {
         let dims = meta::reduced_dims(a.dims(), &prim_axes(call, a.rank())?, false);
         meta::one(dims, a.dtype().real(), &a.ty)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let g = d.cotangent(0);
+        variance_rule(b, d, g, None)
+    }),
     samples: VARIANCE,
     ..Op::BASE
 };
@@ -167,6 +181,7 @@ pub static VAR_MEAN: Op = Op {
         let var = meta::one(dims.clone(), a.dtype().real(), &a.ty)?;
         Ok([var, meta::one(dims, a.dtype(), &a.ty)?].concat())
     }),
+    vjp: Vjp::Rule(|b, d| variance_rule(b, d, d.cotangent(0), d.cotangent(1))),
     samples: VARIANCE,
     ..Op::BASE
 };
@@ -179,6 +194,14 @@ pub static CUMSUM: Op = Op {
         let a = call.tensor("a")?;
         prim_axis(call, "axis", a.rank())?;
         meta::one(a.dims().to_vec(), a.dtype(), &a.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, axis) = (d.g()?, d.call.raw("axis")?);
+        // Element i reaches all from i on: the sum from the other end.
+        let axes = Arg::List(vec![axis.clone()]);
+        let turned = b.tensor("prims.flip", vec![g.arg(), axes.clone()])?;
+        let sum = b.tensor("prims.cumsum", vec![turned.arg(), axis])?;
+        Ok(vec![Some(b.tensor("prims.flip", vec![sum.arg(), axes])?)])
     }),
     samples: &[
         Sample("T[2, 3], axis=1"),
@@ -197,6 +220,13 @@ pub static SORT: Op = Op {
         let a = call.tensor("a")?;
         prim_axis(call, "axis", a.rank())?;
         values_and_indices(a.dims().to_vec(), &a)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None]) };
+        let (a, index, axis) = (d.call.tensor("a")?, d.output(1)?, d.call.raw("axis")?);
+        let zero = b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?;
+        // No index meets another, so nothing is added up.
+        Ok(vec![Some(b.tensor("prims.scatter", vec![zero.arg(), index.arg(), g.arg(), axis])?)])
     }),
     samples: &[
         Sample("T[4, 5], axis=1, descending=false, stable=true"),
@@ -227,6 +257,13 @@ pub static TOPK: Op = Op {
         dims[axis] = k;
         values_and_indices(dims, &a)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None]) };
+        let (a, index, axis) = (d.call.tensor("a")?, d.output(1)?, d.call.raw("axis")?);
+        let zero = b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?;
+        // No index meets another, so nothing is added up.
+        Ok(vec![Some(b.tensor("prims.scatter", vec![zero.arg(), index.arg(), g.arg(), axis])?)])
+    }),
     samples: &[
         Sample("T[3, 5], k=2, axis=1, largest=true, sorted=true"),
         Sample("T[5, 3], k=5, axis=0, largest=false, sorted=true"),
@@ -241,6 +278,7 @@ pub static SEARCHSORTED: Op = Op {
           Edges are 1-d, or have the dims of `values` but for the last. NaN stands behind all edges.",
     schema: "(edges: Tensor<r>, values: Tensor<r>|num, *, right: bool, out_dtype: dtype) -> Tensor<i>",
     meta: Meta::Fn(searchsorted_meta),
+    vjp: Vjp::NonDiff,
     samples: &[
         Sample("T[5]{sorted}, T[2, 3], right=false, out_dtype=i64"),
         Sample("T[5]{sorted}, T[2, 3], right=true, out_dtype=i32"),
@@ -390,6 +428,7 @@ pub static TORCH_ARGMAX: Op = Op {
     doc: "Index of the largest, in row-major order of all where no axis is given; the first of equals.",
     schema: "(a: Tensor, axis: int?, keepdim: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| arg_extremum(b, call, "prims.argmax")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["argmax.default"], import: Import::Map("a=self axis=dim keepdim") }],
     samples: ARG_COMPOSITE,
     ..Op::BASE
@@ -400,6 +439,7 @@ pub static TORCH_ARGMIN: Op = Op {
     doc: "Index of the smallest, in row-major order of all where no axis is given; the first of equals.",
     schema: "(a: Tensor, axis: int?, keepdim: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| arg_extremum(b, call, "prims.argmin")),
+    vjp: Vjp::NonDiff,
     aten: &[Aten { overloads: &["argmin.default"], import: Import::Map("a=self axis=dim keepdim") }],
     samples: ARG_COMPOSITE,
     ..Op::BASE
@@ -410,6 +450,7 @@ pub static TORCH_ALL: Op = Op {
     doc: "Is every element nonzero? True of nothing; u8 stays u8.",
     schema: "(a: Tensor, axes: ints?, keepdim: bool = false) -> Tensor<b>",
     level: Level::Composite(|b, call| quantifier(b, call, "prims.amin", true)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["all.default"], import: Import::Map("a=self") },
         Aten { overloads: &["all.dim"], import: Import::Map("a=self axes=dim keepdim") },
@@ -427,6 +468,7 @@ pub static TORCH_ANY: Op = Op {
     doc: "Is any element nonzero? False of nothing; u8 stays u8.",
     schema: "(a: Tensor, axes: ints?, keepdim: bool = false) -> Tensor<b>",
     level: Level::Composite(|b, call| quantifier(b, call, "prims.amax", false)),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["any.default"], import: Import::Map("a=self") },
         Aten { overloads: &["any.dim"], import: Import::Map("a=self axes=dim keepdim") },
@@ -564,6 +606,7 @@ pub static TORCH_SOFTMAX: Op = Op {
     doc: "`exp(a - max) / Σ exp(a - max)` along an axis, after conversion to `dtype`. A row of -inf gives NaN.",
     schema: "(a: Tensor, axis: int, *, dtype: dtype? = None) -> Tensor",
     level: Level::Composite(softmax),
+    vjp: Vjp::Rule(|b, d| softmax_rule(b, d, "torch.softmax_backward")),
     aten: &[
         Aten {
             overloads: &["softmax.int", "special_softmax.default"],
@@ -593,6 +636,7 @@ pub static TORCH_LOG_SOFTMAX: Op = Op {
     doc: "Logarithm of softmax, computed as `(a - max) - log Σ exp(a - max)`.",
     schema: "(a: Tensor, axis: int, *, dtype: dtype? = None) -> Tensor",
     level: Level::Composite(log_softmax),
+    vjp: Vjp::Rule(|b, d| softmax_rule(b, d, "torch.log_softmax_backward")),
     aten: &[
         Aten {
             overloads: &["log_softmax.int", "special_log_softmax.default"],
@@ -746,6 +790,7 @@ pub static TORCH_ARGSORT: Op = Op {
     doc: "Where the sorted values along an axis stood.",
     schema: "(a: Tensor, axis: int = -1, descending: bool = false, stable: bool = false) -> Tensor<i64>",
     level: Level::Composite(|b, call| Ok(vec![sort(b, call)?[1].arg()])),
+    vjp: Vjp::NonDiff,
     aten: &[
         Aten { overloads: &["argsort.default"], import: Import::Map("a=self axis=dim descending") },
         Aten { overloads: &["argsort.stable"], import: Import::Map("a=self axis=dim descending stable") },
@@ -784,6 +829,7 @@ pub static TORCH_BUCKETIZE: Op = Op {
           `right` to the one above.",
     schema: "(a: Tensor|num, edges: Tensor, *, out_int32: bool = false, right: bool = false) -> Tensor<i>",
     level: Level::Composite(bucketize),
+    vjp: Vjp::NonDiff,
     aten: &[Aten {
         overloads: &["bucketize.Tensor", "bucketize.Scalar"],
         import: Import::Map("a=self edges=boundaries out_int32 right"),
@@ -1378,4 +1424,85 @@ fn bucketize(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     let out = if call.bool("out_int32")? { Dtype::I32 } else { Dtype::I64 };
     let args = vec![edges.arg(), values, call.raw("right")?, Arg::Dtype(out)];
     Ok(vec![b.tensor("prims.searchsorted", args)?.arg()])
+}
+
+/// Canonical axes of a reducing prim.
+fn reduced(d: &Grad<'_>) -> Result<Vec<usize>, OpError> {
+    Ok(d.call.ints("axes")?.iter().map(|a| *a as usize).collect())
+}
+
+/// All elements that equal the extreme one share its gradient evenly.
+fn extreme_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, y, g, axes) = (d.call.tensor("a")?, d.output(0)?, d.g()?, reduced(d)?);
+    let (y, g) = (b.to(&y, a.dtype())?, b.to(&g, a.dtype())?);
+    let whole = b.spread(&y, a.dims(), &axes)?;
+    let best = b.eq(&a, &whole)?;
+    let ones = b.to(&best, a.dtype())?;
+    let count = b.sum(&ones, &axes)?;
+    let share = b.div(&g, &count)?;
+    let share = b.spread(&share, a.dims(), &axes)?;
+    Ok(vec![Some(b.select(&best, &share, 0.0)?)])
+}
+
+/// d prod = g * product of all others: by division where there is no zero; at a single zero the product of the others,
+/// at several 0.
+fn product_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, g, axes) = (d.call.tensor("a")?, d.g()?, reduced(d)?);
+    let g = b.to(&g, a.dtype())?;
+    let is_zero = b.eq(&a, 0.0)?;
+    let zeros = b.to(&is_zero, a.dtype())?;
+    let n_zeros = b.sum(&zeros, &axes)?;
+    let filled = b.select(&is_zero, 1.0, &a)?;
+    let rest = b.reduce("prims.prod", &filled, &axes)?;
+    let of_rest = b.mul(&g, &rest)?;
+    let n_zeros = b.spread(&n_zeros, a.dims(), &axes)?;
+    let of_rest = b.spread(&of_rest, a.dims(), &axes)?;
+    let by_division = b.div(&of_rest, &filled)?;
+    let none = b.eq(&n_zeros, 0.0)?;
+    let one = b.eq(&n_zeros, 1.0)?;
+    let only = b.binary("prims.bitwise_and", &one, &is_zero)?;
+    let at_zero = b.select(&only, &of_rest, 0.0)?;
+    Ok(vec![Some(b.select(&none, &by_division, &at_zero)?)])
+}
+
+/// d var = 2 (a - mean) / (n - correction), d mean = 1 / n.
+fn variance_rule(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    of_var: Option<Tensor>,
+    of_mean: Option<Tensor>,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, axes) = (d.call.tensor("a")?, reduced(d)?);
+    let n = super::arith::count(a.dims(), &axes);
+    let mut total: Option<Tensor> = None;
+    if let Some(g) = of_var {
+        let g = b.to(&g, a.dtype())?;
+        let mean = b.mean(&a, &axes)?;
+        let mean = b.spread(&mean, a.dims(), &axes)?;
+        let deviation = b.sub(&a, &mean)?;
+        let free = match (n.known(), d.call.float("correction")) {
+            (Some(n), Ok(c)) => (n as f64 - c).max(0.0),
+            _ => return Err(d.call.error("the number of elements must be known for its gradient")),
+        };
+        let g = b.mul(&g, 2.0 / free)?;
+        let g = b.spread(&g, a.dims(), &axes)?;
+        total = Some(b.mul(&g, &deviation)?);
+    }
+    if let Some(g) = of_mean {
+        let g = b.to(&g, a.dtype())?;
+        let g = b.div(&g, super::arith::size(&n))?;
+        let g = b.spread(&g, a.dims(), &axes)?;
+        total = Some(match total {
+            Some(t) => b.add(&t, &g)?,
+            None => g,
+        });
+    }
+    Ok(vec![total])
+}
+
+/// Softmax and its logarithm: stated on the result.
+fn softmax_rule(b: &mut Builder<'_>, d: &Grad<'_>, op: &str) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+    let args = vec![g.arg(), y.arg(), d.call.raw("axis")?, Arg::Dtype(a.dtype())];
+    Ok(vec![Some(b.tensor(op, args)?)])
 }

@@ -8,7 +8,7 @@ use super::aten::{Aten, AtenCall, FixedArg, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, broadcast_to, number_for, to_dtype};
 use super::meta::{self, promoted, show};
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::{Arg, Dim, Dtype, NumKind, NumberType, SymKind, TensorType, Type};
 
 /// Every op of this family.
@@ -68,6 +68,18 @@ pub static BROADCAST_IN_DIM: Op = Op {
     doc: "`a` seen with more or larger dims: its dim i becomes dim `broadcast_dims[i]` of `dims`, repeated where it is 1.",
     schema: "(a: Tensor, dims: dims, broadcast_dims: ints) -> Tensor",
     meta: Meta::Fn(broadcast_in_dim_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g, out) = (d.call.tensor("a")?, d.g()?, d.output(0)?);
+        let kept = d.call.ints("broadcast_dims")?;
+        let summed: Vec<usize> = (0..out.rank())
+            .filter(|i| match kept.iter().position(|k| *k == *i as i64) {
+                None => true,
+                Some(from) => a.dims()[from].is(1) && !out.dims()[*i].is(1),
+            })
+            .collect();
+        let sum = if summed.is_empty() { g } else { b.sum(&g, &summed)? };
+        Ok(vec![Some(b.reshape(&sum, a.dims())?)])
+    }),
     view: Some(broadcast_in_dim_view),
     samples: &[
         Sample("T[3], dims=[2, 3], broadcast_dims=[1]"),
@@ -94,6 +106,17 @@ pub static CAT: Op = Op {
         }
     }),
     meta: Meta::Fn(cat_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, axis) = (d.g()?, d.call.int("axis")? as usize);
+        let mut start = Dim::Known(0);
+        let mut all = Vec::new();
+        for part in d.tensors() {
+            let end = start.add(&part.dims()[axis]);
+            all.push(Some(b.narrow(&g, axis, &start, &end)?));
+            start = end;
+        }
+        Ok(all)
+    }),
     samples: &[
         Sample("[T[2, 3], T[2, 1]], axis=1"),
         Sample("[T[2], T[0], T[3]], axis=0"),
@@ -107,6 +130,7 @@ pub static DIAGONAL: Op = Op {
     doc: "The diagonal of two axes, as the last dim; above the main one for a positive offset, below for a negative.",
     schema: "(a: Tensor, offset: int, axis1: int, axis2: int) -> Tensor",
     meta: Meta::Fn(diagonal_meta),
+    vjp: Vjp::Rule(undiagonal),
     view: Some(diagonal_view),
     samples: &[
         Sample("T[3, 4], offset=0, axis1=0, axis2=1"),
@@ -126,6 +150,10 @@ pub static FLIP: Op = Op {
         canonical_axes(call, "axes", a.rank())?;
         Ok(vec![Some(Type::Tensor(a.ty))])
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, axes) = (d.g()?, d.call.raw("axes")?);
+        Ok(vec![Some(b.tensor("prims.flip", vec![g.arg(), axes])?)])
+    }),
     samples: &[
         Sample("T[2, 3], axes=[0]"),
         Sample("T[2, 3], axes=[0, 1]"),
@@ -144,6 +172,7 @@ pub static PAD: Op = Op {
         nothing.then(|| call.raw("a").ok()).flatten()
     }),
     meta: Meta::Fn(pad_meta),
+    vjp: Vjp::Rule(unpadded),
     samples: &[
         Sample("T[2, 3], value=0, config=[[1, 1, 0], [0, 2, 0]]"),
         Sample("T[4], value=1, config=[[-1, 2, 1]]"),
@@ -158,6 +187,10 @@ pub static RESHAPE: Op = Op {
     doc: "The same elements in row-major order under other dims; a view where the strides allow it.",
     schema: "(a: Tensor, dims: dims) -> Tensor",
     meta: Meta::Fn(reshape_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        Ok(vec![Some(b.reshape(&g, a.dims())?)])
+    }),
     view: Some(reshape_view),
     samples: &[
         Sample("T[2, 3], dims=[3, 2]"),
@@ -177,6 +210,11 @@ pub static SLICE: Op = Op {
         let a = call.tensor("a")?;
         meta::one(slice_dims(call, &a)?, a.dtype(), &a.ty)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let (start, step) = (d.call.dims("start")?, d.call.ints("step")?);
+        Ok(vec![Some(unsliced(b, &a, &g, &start, &step)?)])
+    }),
     view: Some(slice_view),
     samples: &[
         Sample("T[4, 5], start=[1, 0], end=[3, 5], step=[1, 2]"),
@@ -192,6 +230,18 @@ pub static SLICE_SCATTER: Op = Op {
     doc: "`a` with the part that `prims.slice` of the same arguments gives replaced by `src`.",
     schema: "(a: Tensor, src: Tensor, start: dims, end: dims, step: ints) -> Tensor",
     meta: Meta::Fn(slice_scatter_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (src, g) = (d.call.tensor("src")?, d.g()?);
+        let place = ["start", "end", "step"].map(|n| d.call.raw(n));
+        let [start, end, step] = [place[0].clone()?, place[1].clone()?, place[2].clone()?];
+        let zero = b.full(src.dims(), 0.0, src.dtype(), &src.ty.device)?;
+        let rest = b.tensor(
+            "prims.slice_scatter",
+            vec![g.arg(), zero.arg(), start.clone(), end.clone(), step.clone()],
+        )?;
+        let part = b.tensor("prims.slice", vec![g.arg(), start, end, step])?;
+        Ok(vec![Some(rest), Some(part)])
+    }),
     samples: &[
         Sample("T[4, 5], T[2, 3], start=[1, 0], end=[3, 5], step=[1, 2]"),
         Sample("T[3], T[0], start=[3], end=[3], step=[1]"),
@@ -204,6 +254,10 @@ pub static SQUEEZE: Op = Op {
     doc: "Without the named dims, which are 1.",
     schema: "(a: Tensor, axes: ints) -> Tensor",
     meta: Meta::Fn(squeeze_meta),
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        Ok(vec![Some(b.reshape(&g, a.dims())?)])
+    }),
     view: Some(|call, strides, offset| {
         let axes = call.ints("axes").ok()?;
         let kept = (0..strides.len()).filter(|i| !axes.contains(&(*i as i64)));
@@ -221,6 +275,15 @@ pub static TRANSPOSE: Op = Op {
         let a = call.tensor("a")?;
         let order = meta::permutation(call, &call.ints("permutation")?, a.rank())?;
         meta::one(order.iter().map(|i| a.dims()[*i].clone()).collect(), a.dtype(), &a.ty)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let permutation = d.call.ints("permutation")?;
+        let mut inverse = vec![0; permutation.len()];
+        for (to, from) in permutation.iter().enumerate() {
+            inverse[*from as usize] = to;
+        }
+        let g = d.g()?;
+        Ok(vec![Some(b.permute(&g, &inverse)?)])
     }),
     view: Some(|call, strides, offset| {
         let order = call.ints("permutation").ok()?;
@@ -731,6 +794,19 @@ pub static TORCH_SPLIT: Op = Op {
         let a = call.tensor("a")?;
         let axis = call.axis("axis", a.rank())?;
         piece_types(&a, axis, &split_sizes(call, &a, axis)?)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let a = d.call.tensor("a")?;
+        let axis = d.call.axis("axis", a.rank())?;
+        let mut parts = Vec::new();
+        for (i, out) in d.outputs.iter().enumerate() {
+            let out = out.clone().ok_or_else(|| d.call.error("a part is absent"))?;
+            parts.push(match d.cotangent(i) {
+                Some(g) => g,
+                None => b.full(out.dims(), 0.0, out.dtype(), &out.ty.device)?,
+            });
+        }
+        Ok(vec![Some(b.cat(&parts, axis)?)])
     }),
     aten: &[
         Aten {
@@ -2173,6 +2249,98 @@ fn narrow_at_tensor(b: &mut Builder<'_>, call: &AtenCall) -> Result<Vec<Arg>, Op
     b.call("torch.index_select", vec![call.arg("self")?.clone(), call.arg("dim")?.clone(), index.arg()])
 }
 
+/// The gradient of a slice: zeros of `a`'s dims with `g` where the slice was.
+fn unsliced(
+    b: &mut Builder<'_>,
+    a: &Tensor,
+    g: &Tensor,
+    start: &[Dim],
+    step: &[i64],
+) -> Result<Tensor, OpError> {
+    let config = (0..a.rank())
+        .map(|i| {
+            let (n, m) = (&a.dims()[i], &g.dims()[i]);
+            // The slice covers (m - 1) * step + 1 elements, none where it is empty.
+            let covered = if m.is(0) {
+                Dim::Known(0)
+            } else {
+                m.sub(&Dim::Known(1)).mul(&Dim::Known(step[i])).add(&Dim::Known(1))
+            };
+            let high = n.sub(&start[i]).sub(&covered);
+            Arg::List(vec![Arg::dim(start[i].clone()), Arg::dim(high), Arg::Int(step[i] - 1)])
+        })
+        .collect();
+    let zero = emit::number_for(&Num::Int(0), g.dtype());
+    b.tensor("prims.pad", vec![g.arg(), zero, Arg::List(config)])
+}
+
+/// The gradient of a pad: what was added is cut off, what was cut off is zero.
+fn unpadded(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, g) = (d.call.tensor("a")?, d.g()?);
+    let Arg::List(config) = d.call.raw("config")? else { return Err(d.call.error("`config` is no list")) };
+    let mut uncropped = Vec::new();
+    let mut step = Vec::new();
+    for c in &config {
+        let Arg::List(c) = c else { return Err(d.call.error("`config` is no list of triples")) };
+        let [Arg::Int(low), Arg::Int(high), Arg::Int(interior)] = c.as_slice() else {
+            return Err(d.call.error("`config` must be known"));
+        };
+        uncropped.push(Arg::ints([-low, -high, 0]));
+        step.push(interior + 1);
+    }
+    let zero = emit::number_for(&Num::Int(0), g.dtype());
+    let g = b.tensor("prims.pad", vec![g.arg(), zero, Arg::List(uncropped)])?;
+    if step.iter().all(|s| *s == 1) {
+        return Ok(vec![Some(g)]);
+    }
+    let start = vec![Dim::Known(0); a.rank()];
+    let sliced =
+        b.tensor("prims.slice", vec![g.arg(), Arg::dims(&start), Arg::dims(g.dims()), Arg::ints(step)])?;
+    Ok(vec![Some(sliced)])
+}
+
+/// The gradient of a diagonal: zeros with `g` on it. Row `r` of the matrix takes element `r` (or `r + offset`, below) of
+/// the diagonal, in the column that the offset says.
+fn undiagonal(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, g) = (d.call.tensor("a")?, d.g()?);
+    let offset = d.call.int("offset")?;
+    let (axis1, axis2) = (d.call.int("axis1")? as usize, d.call.int("axis2")? as usize);
+    let (rows, columns) = (a.dims()[axis1].clone(), a.dims()[axis2].clone());
+    let last = g.rank() - 1;
+    let length = g.dims()[last].clone();
+    let device = a.ty.device.clone();
+    if length.is(0) {
+        return Ok(vec![Some(b.full(a.dims(), 0.0, a.dtype(), &device)?)]);
+    }
+    let row = b.iota(&rows, Dtype::I64, &device)?;
+    let at = b.add(&row, offset.min(0))?;
+    let at = b.maximum(&at, 0i64)?;
+    let top = super::arith::size(&length.sub(&Dim::Known(1)));
+    let at = b.minimum(&at, top)?;
+    let spread = b.tensor("prims.take", vec![g.arg(), at.arg(), Arg::Int(last as i64)])?;
+    let mut dims = spread.dims().to_vec();
+    dims.push(columns);
+    let whole = b.spread(&spread, &dims, &[last + 1])?;
+    let (r, c) =
+        (b.positions(&dims, last, Dtype::I64, &device)?, b.positions(&dims, last + 1, Dtype::I64, &device)?);
+    let column = b.add(&r, offset)?;
+    let on = b.eq(&c, &column)?;
+    let matrix = b.select(&on, &whole, 0.0)?;
+    // The two last dims go back to their places.
+    let mut rest = 0..last;
+    let permutation: Vec<usize> = (0..a.rank())
+        .map(|i| {
+            if i == axis1 {
+                last
+            } else if i == axis2 {
+                last + 1
+            } else {
+                rest.next().unwrap_or(0)
+            }
+        })
+        .collect();
+    Ok(vec![Some(b.permute(&matrix, &permutation)?)])
+}
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -234,7 +234,7 @@ pub enum PlanError {
         /// Where.
         origin: Name,
         /// Its reason.
-        refusal: Refusal,
+        refusal: Box<Refusal>,
     },
     /// What cannot be put as a question to an executor.
     #[error(transparent)]
@@ -725,7 +725,7 @@ impl Build<'_> {
     }
 
     fn buffer(&mut self, place: Place, bytes: u64, name: Name) -> BufferId {
-        self.plan.buffers.push(BufferPlan { place, bytes, name, lifetime: usize::MAX..0 });
+        self.plan.buffers.push(BufferPlan { place, bytes, name, lifetime: UNTOUCHED });
         self.plan.buffers.len() - 1
     }
 
@@ -759,10 +759,13 @@ pub fn view_bytes(view: &View) -> u64 {
     view.dims.iter().map(|d| (*d).max(0) as u64).product::<u64>() * view.dtype.size_bytes() as u64
 }
 
+/// The lifetime of a buffer before any step has touched it: the first step takes the minimum and the maximum.
+const UNTOUCHED: Range<usize> = Range { start: usize::MAX, end: 0 };
+
 /// Lifetimes, in-place reuse and offsets.
 fn place(plan: &mut Plan) {
     let n = plan.steps.len();
-    let mut touched: Vec<Range<usize>> = vec![usize::MAX..0; plan.buffers.len()];
+    let mut touched: Vec<Range<usize>> = vec![UNTOUCHED; plan.buffers.len()];
     for (at, step) in plan.steps.iter().enumerate() {
         for_each_buffer(step, &mut |b| {
             touched[b].start = touched[b].start.min(at);

@@ -105,22 +105,22 @@ pub trait Bound: Send {
     fn take_allocated(&mut self, index: usize) -> Option<Tensor>;
 }
 
-/// A plugin's failure.
+/// A plugin's failure. Small, since it is in the result of everything that may call a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{executor} ({plugin}) failed at `{op}` ({origin}): {message}")]
 pub struct Fault {
     /// The executor.
-    pub executor: String,
+    pub executor: Box<str>,
     /// Plugin id and version.
-    pub plugin: String,
+    pub plugin: Box<str>,
     /// The op.
-    pub op: String,
+    pub op: Box<str>,
     /// Where it stands in the model.
-    pub origin: String,
+    pub origin: Box<str>,
     /// What kind of failure.
     pub kind: FaultKind,
     /// The plugin's words, or what the host found wrong with its answer.
-    pub message: String,
+    pub message: Box<str>,
 }
 
 /// Kinds of failures, as the ABI's status codes.

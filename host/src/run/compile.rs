@@ -4,10 +4,14 @@ use super::inputs::{Bindings, InputError};
 use crate::claim::{self, Candidate, ClaimError, Claimant, Layouts, Refusal, Strided};
 use crate::ir::{Dim, Schemas, Symbol, Trace, ValueId};
 use crate::lower::{Lowered, flatten};
+use crate::passes::Purpose;
 use crate::passes::specialise::{GuardError, specialise};
 use crate::plan::{self, Constant, KernelMaker, Plan, PlanError, PlanInput, Segment, View};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+
+/// Whether the config lets an executor have the op of that name.
+pub type Permits = dyn Fn(&str) -> Result<(), Refusal> + Send + Sync;
 
 /// An executor of the order with what the config says of it.
 #[derive(Clone)]
@@ -15,7 +19,7 @@ pub struct OrderEntry {
     /// The executor.
     pub executor: Arc<dyn KernelMaker>,
     /// `allow` and `deny`.
-    pub permits: Arc<dyn Fn(&str) -> Result<(), Refusal> + Send + Sync>,
+    pub permits: Arc<Permits>,
     /// `fuel`.
     pub fuel: Option<u64>,
 }
@@ -87,10 +91,10 @@ pub struct ParamInfo<'a> {
     pub constant: &'a dyn Fn(u64) -> Option<Constant>,
 }
 
-/// `trace` with concrete sizes, after the passes.
-pub fn prepare(trace: &Trace, bindings: &Bindings) -> Result<Trace, CompileError> {
+/// `trace` with concrete sizes, after the passes that may come before `purpose`.
+pub fn prepare(trace: &Trace, bindings: &Bindings, purpose: Purpose) -> Result<Trace, CompileError> {
     let concrete = specialise(trace, &|s| bindings.sizes.get(&s).copied())?;
-    Ok(crate::passes::run(concrete))
+    Ok(crate::passes::run_each(concrete, purpose, &mut |_, _| {}))
 }
 
 /// Compiles `trace` for `bindings`.
@@ -101,7 +105,7 @@ pub fn compile(
     schemas: &dyn Schemas,
     params: &ParamInfo<'_>,
 ) -> Result<Compiled, CompileError> {
-    compile_prepared(prepare(trace, bindings)?, &bindings.sizes, executors, schemas, params)
+    compile_prepared(prepare(trace, bindings, Purpose::Values)?, &bindings.sizes, executors, schemas, params)
 }
 
 /// Compiles a trace with concrete sizes: claims, lowers, plans.

@@ -81,27 +81,6 @@ pub enum InputError {
         /// What is allowed.
         range: String,
     },
-    /// A constant of the export, given another value.
-    #[error("input `{name}` was exported as the constant {wanted}, {found} was given")]
-    #[diagnostic(
-        code(input::constant),
-        help("leave the input out, or export the model again with the other value")
-    )]
-    Constant {
-        /// The input.
-        name: String,
-        /// The baked-in value.
-        wanted: String,
-        /// What was given.
-        found: String,
-    },
-    /// No input gives the symbol.
-    #[error("no input gives the value of `{symbol}`")]
-    #[diagnostic(code(input::unbound), help("give the input that has this size"))]
-    Unbound {
-        /// The symbol.
-        symbol: String,
-    },
     /// The sizes break a condition under which the model was recorded.
     #[error("these input sizes do not fit the model: {what} (at {origin})")]
     #[diagnostic(code(input::guard), help("the export recorded the program for sizes where this holds"))]

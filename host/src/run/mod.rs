@@ -19,5 +19,5 @@ pub use inputs::{InputError, bind_inputs};
 pub use instance::RunError;
 
 pub use session::{Session, SessionError, SessionOptions, StateError};
-pub use tape::{Differentiated, GradRequest, Tape};
+pub use tape::{Differentiated, Forward, GradRequest, Tape};
 pub use value::Value;

@@ -13,6 +13,7 @@ use super::tape::{Differentiated, GradRequest};
 use super::value::Value;
 use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Symbol, Trace, Type, ValueId};
 use crate::memory::{Bytes, Tensor, TensorError, copy_operand};
+use crate::passes::Purpose;
 use crate::plan::{Constant, Number, Parallel, PlanError, RunContext, View};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -459,8 +460,11 @@ impl Session {
             plans.push(found);
             return Ok(ready);
         }
-        let ready =
-            self.compile_prepared(prepare(self.trace(), bindings)?, &bindings.sizes, &self.snapshot())?;
+        let ready = self.compile_prepared(
+            prepare(self.trace(), bindings, Purpose::Values)?,
+            &bindings.sizes,
+            &self.snapshot(),
+        )?;
         self.n_compiles.fetch_add(1, Ordering::Relaxed);
         if plans.len() == CACHED_PLANS {
             plans.remove(0);

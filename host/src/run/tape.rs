@@ -12,6 +12,7 @@ use super::{InputError, bind_inputs};
 use crate::autodiff::{self, Request};
 use crate::ir::{Dtype, Name, RoleKind, Symbol, Trace, TraceParam, Type, ValueId};
 use crate::memory::Tensor;
+use crate::passes::Purpose;
 use crate::plan::Number;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -85,13 +86,12 @@ pub struct Tape<'s> {
     stream: RandomStream,
 }
 
+/// Outputs, new values of written inputs by name, and the tape for the backward.
+pub type Forward<'s> = (Vec<Value>, BTreeMap<Name, Tensor>, Tape<'s>);
+
 impl Session {
     /// Runs the forward for `request`: outputs, new values of written inputs, and the tape.
-    pub fn forward(
-        &self,
-        inputs: &[Value],
-        request: &GradRequest,
-    ) -> Result<(Vec<Value>, BTreeMap<Name, Tensor>, Tape<'_>), SessionError> {
+    pub fn forward(&self, inputs: &[Value], request: &GradRequest) -> Result<Forward<'_>, SessionError> {
         let program = self.differentiated(inputs, request)?;
         let (outputs, written, saved, sizes, stream) = self.run_forward(&program, inputs)?;
         Ok((outputs, written, Tape { session: self, program, saved, sizes, stream }))
@@ -107,11 +107,10 @@ impl Session {
         if let Some(found) = self.cached_grad(inputs, &bindings, request) {
             return Ok(found);
         }
-        let prepared = super::compile::prepare(self.trace(), &bindings)?;
-        let traces = autodiff::differentiate(
-            &prepared,
-            &Request { wants: &|p| request.wants(p), remat: request.remat },
-        )?;
+        let prepared = super::compile::prepare(self.trace(), &bindings, Purpose::Gradients)?;
+        let ties = self.ties();
+        let asked = Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties };
+        let traces = autodiff::differentiate(&prepared, &asked)?;
         let forward = self.compile_prepared(
             crate::passes::run(traces.forward.clone()),
             &bindings.sizes,
@@ -125,6 +124,25 @@ impl Session {
         });
         self.cache_grad(inputs, &bindings, request, program.clone());
         Ok(program)
+    }
+
+    /// Parameters that are one tensor: the same memory, dims and strides.
+    fn ties(&self) -> Vec<Vec<ValueId>> {
+        let mut groups: Vec<(Tensor, Vec<ValueId>)> = Vec::new();
+        for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
+            let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else {
+                continue;
+            };
+            let same = |t: &Tensor| {
+                (t.operand().addr(), t.dtype(), t.dims(), t.strides_elems())
+                    == (tensor.operand().addr(), tensor.dtype(), tensor.dims(), tensor.strides_elems())
+            };
+            match groups.iter_mut().find(|(t, _)| same(t)) {
+                Some((_, names)) => names.push(p.value),
+                None => groups.push((tensor, vec![p.value])),
+            }
+        }
+        groups.into_iter().map(|(_, names)| names).filter(|names| names.len() > 1).collect()
     }
 
     #[allow(clippy::type_complexity)] // what a forward leaves, taken apart by its only caller

@@ -106,8 +106,8 @@ impl Bound for ToyBound {
             return Err(Fault {
                 executor: "toy".into(),
                 plugin: "toy 0.1".into(),
-                op: self.kernel.op.to_string(),
-                origin: String::new(),
+                op: self.kernel.op.to_string().into(),
+                origin: "".into(),
                 kind: FaultKind::Internal,
                 message: "as asked".into(),
             });

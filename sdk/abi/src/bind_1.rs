@@ -35,11 +35,11 @@ pub struct BindArgs {
 pub struct BindV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [may overlap] Binds `kernel` to memory. Writes the bound object; null with `OK`
+    /// \[may overlap\] Binds `kernel` to memory. Writes the bound object; null with `OK`
     /// means that there is nothing to keep, and the kernel's own `run` is called.
     pub bind: unsafe extern "C" fn(kernel: Handle, args: *const BindArgs, out: *mut Handle) -> Status,
-    /// [serial per object] As the kernel's `run`, with the tensors that were bound.
+    /// \[serial per object\] As the kernel's `run`, with the tensors that were bound.
     pub run: unsafe extern "C" fn(bound: Handle, args: *const RunArgs) -> Status,
-    /// [serial per object] Lets go of it. Comes before the memory goes, and before `free` of its kernel.
+    /// \[serial per object\] Lets go of it. Comes before the memory goes, and before `free` of its kernel.
     pub unbind: unsafe extern "C" fn(bound: Handle) -> Status,
 }

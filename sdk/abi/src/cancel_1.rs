@@ -12,6 +12,6 @@ pub const ID: &str = "cancel/1";
 pub struct CancelV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] Not 0 once the run was cancelled: return `CANCELLED` soon. Cheap enough for every chunk.
+    /// \[any\] Not 0 once the run was cancelled: return `CANCELLED` soon. Cheap enough for every chunk.
     pub cancelled: unsafe extern "C" fn(run: Handle) -> u32,
 }

@@ -12,6 +12,6 @@ pub const ID: &str = "clock/1";
 pub struct ClockV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] Nanoseconds since some moment before the first plugin was loaded; never goes back.
+    /// \[any\] Nanoseconds since some moment before the first plugin was loaded; never goes back.
     pub now_ns: unsafe extern "C" fn(ctx: Handle) -> u64,
 }

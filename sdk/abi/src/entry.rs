@@ -15,7 +15,7 @@ use abi_stable::package_version_strings;
 use abi_stable::sabi_types::VersionStrings;
 use std::ffi::c_void;
 
-/// Name of the exported function `*const EntryV1 thunderhead_entry_v1(void)`. [any] The answer lives as long as the
+/// Name of the exported function `*const EntryV1 thunderhead_entry_v1(void)`. \[any\] The answer lives as long as the
 /// process.
 pub const ENTRY_SYMBOL: &str = "thunderhead_entry_v1";
 
@@ -64,9 +64,9 @@ pub struct EntryV1 {
     pub abi_major: u32,
     /// As in the probe.
     pub abi_minor: u32,
-    /// [any] What the plugin says of itself; lives as long as the process, never null.
+    /// \[any\] What the plugin says of itself; lives as long as the process, never null.
     pub describe: unsafe extern "C" fn() -> *const Description,
-    /// [any] The table with this id, or null. Lives as long as the process; each starts with its size as a `u64`.
+    /// \[any\] The table with this id, or null. Lives as long as the process; each starts with its size as a `u64`.
     pub get_table: unsafe extern "C" fn(id: Str) -> *const c_void,
 }
 

@@ -32,9 +32,9 @@ pub struct Refusal {
 pub struct ErrorV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] The message that goes with the failure status that the plugin's function on this thread is about to return. The last one
+    /// \[any\] The message that goes with the failure status that the plugin's function on this thread is about to return. The last one
     /// counts.
     pub set: unsafe extern "C" fn(ctx: Handle, status: Status, message: Str),
-    /// [any] The reason that goes with `REFUSED`.
+    /// \[any\] The reason that goes with `REFUSED`.
     pub refuse: unsafe extern "C" fn(ctx: Handle, refusal: *const Refusal),
 }

@@ -16,7 +16,7 @@ pub struct HostV1 {
     pub abi_minor: u32,
     /// First argument of the host's functions. Stands for the executor: its log target, its options, its errors.
     pub ctx: Handle,
-    /// [any] The host's table with this id, or null. Lives as long as the process.
+    /// \[any\] The host's table with this id, or null. Lives as long as the process.
     pub get_table: unsafe extern "C" fn(ctx: Handle, id: Str) -> *const c_void,
     /// `thunderhead 0.1.0`.
     pub name: Str,

@@ -22,12 +22,12 @@ pub struct WriteText {
 pub struct IrV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] The IR version, major in the upper 32 bits.
+    /// \[any\] The IR version, major in the upper 32 bits.
     pub version: unsafe extern "C" fn(ctx: Handle) -> u64,
-    /// [any] Writes the schema of the op `name`, as `thunderhead ops` shows it; the text lives as long as the process. `UNSUPPORTED` for an op
+    /// \[any\] Writes the schema of the op `name`, as `thunderhead ops` shows it; the text lives as long as the process. `UNSUPPORTED` for an op
     /// that is not in the table.
     pub op_schema: unsafe extern "C" fn(ctx: Handle, name: Str, out: *mut Str) -> Status,
-    /// [any] Gives the op to `write` as one line of text, for logs and messages. `op` is one the host handed out, within the
+    /// \[any\] Gives the op to `write` as one line of text, for logs and messages. `op` is one the host handed out, within the
     /// call that it was handed to.
     pub op_text:
         unsafe extern "C" fn(ctx: Handle, op: *const OpDesc, write: WriteText, to: *mut c_void) -> Status,

@@ -94,11 +94,11 @@ pub struct RunArgs {
 pub struct KernelV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [may overlap] Makes a kernel for `op`, whose dims and strides are known. Fills `info`, or says why not in
+    /// \[may overlap\] Makes a kernel for `op`, whose dims and strides are known. Fills `info`, or says why not in
     /// `error/1`. Constants are readable during this call: pack weights here.
     pub make: unsafe extern "C" fn(executor: Handle, op: *const OpDesc, info: *mut KernelInfo) -> Status,
-    /// [may overlap] Computes the outputs; they are complete when it returns. A kernel does not change after `make`.
+    /// \[may overlap\] Computes the outputs; they are complete when it returns. A kernel does not change after `make`.
     pub run: unsafe extern "C" fn(kernel: Handle, args: *const RunArgs) -> Status,
-    /// [any] Lets go of a kernel that no call uses and nothing is bound to.
+    /// \[any\] Lets go of a kernel that no call uses and nothing is bound to.
     pub free: unsafe extern "C" fn(kernel: Handle) -> Status,
 }

@@ -13,9 +13,9 @@
 //! [`workspace_1`], [`lifecycle_1`], [`selftest_1`]; of the host [`host`] with [`log_1`], [`error_1`], [`ir_1`],
 //! [`alloc_1`], [`parallel_1`], [`options_1`], [`cancel_1`], [`clock_1`].
 //!
-//! **Threads.** Each function states one of: *[any]* may be called from any thread at any time, also beside itself;
-//! *[serial per executor]* never beside another such call with the same executor; *[serial per object]* never
-//! beside another call with the same object; *[may overlap]* calls with one object may run side by side.
+//! **Threads.** Each function states one of: *\[any\]* may be called from any thread at any time, also beside itself;
+//! *\[serial per executor\]* never beside another such call with the same executor; *\[serial per object\]* never
+//! beside another call with the same object; *\[may overlap\]* calls with one object may run side by side.
 //!
 //! **Pointers.** Unless a function says otherwise, what is passed in is readable for the duration of the call only,
 //! and is not null. Nothing unwinds across the border: a function that could not do its work returns a status.

@@ -26,8 +26,8 @@ pub mod level {
 pub struct LogV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] The highest level that is kept for this plugin; 0: none.
+    /// \[any\] The highest level that is kept for this plugin; 0: none.
     pub max_level: unsafe extern "C" fn(ctx: Handle) -> u32,
-    /// [any] Writes a line. `target` is what stands behind the plugin's id; may be empty.
+    /// \[any\] Writes a line. `target` is what stands behind the plugin's id; may be empty.
     pub log: unsafe extern "C" fn(ctx: Handle, level: u32, target: Str, message: Str),
 }

@@ -42,7 +42,7 @@ pub struct OptionValue {
 pub struct OptionsV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] Writes where the value of `key` is; it lives as long as the process. `INVALID_ARGUMENT` for a key that the manifest does not
+    /// \[any\] Writes where the value of `key` is; it lives as long as the process. `INVALID_ARGUMENT` for a key that the manifest does not
     /// declare, `UNAVAILABLE` for one that has neither a value nor a default.
     pub get: unsafe extern "C" fn(ctx: Handle, key: Str, out: *mut *const OptionValue) -> Status,
 }

@@ -21,7 +21,7 @@ pub struct ChunkBody {
 pub struct ParallelV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [serial per object] Calls `body(ctx, chunk)` once for each chunk from 0 to `n_chunks`, on up to the run's threads, this one
+    /// \[serial per object\] Calls `body(ctx, chunk)` once for each chunk from 0 to `n_chunks`, on up to the run's threads, this one
     /// among them, and returns when all are done. Which thread takes which chunk is open: results must not depend
     /// on it. `body` must not unwind and not call `parallel_for`. The first status that is not `OK` is returned; chunks not begun by
     /// then may be left out.

@@ -12,6 +12,6 @@ pub const ID: &str = "selftest/1";
 pub struct SelftestV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [serial per executor] `OK`, or what is wrong in `error/1`. Well under a second.
+    /// \[serial per executor\] `OK`, or what is wrong in `error/1`. Well under a second.
     pub run: unsafe extern "C" fn(executor: Handle) -> Status,
 }

@@ -48,8 +48,8 @@ pub struct TensorView {
     pub constant_version: u64,
     /// Whom to ask to keep the memory beyond the call; null: borrowed for the call.
     pub owner: Handle,
-    /// [any] Takes one more share of `owner`; null where `owner` is.
+    /// \[any\] Takes one more share of `owner`; null where `owner` is.
     pub retain: Option<unsafe extern "C" fn(owner: Handle) -> Status>,
-    /// [any] Gives one share of `owner` back; null where `owner` is.
+    /// \[any\] Gives one share of `owner` back; null where `owner` is.
     pub release: Option<unsafe extern "C" fn(owner: Handle) -> Status>,
 }

@@ -12,6 +12,6 @@ pub const ID: &str = "workspace/1";
 pub struct WorkspaceV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// [any] Writes how many bytes a run of `kernel` on `threads` threads needs. Always the same answer.
+    /// \[any\] Writes how many bytes a run of `kernel` on `threads` threads needs. Always the same answer.
     pub bytes: unsafe extern "C" fn(kernel: Handle, threads: u32, out: *mut u64) -> Status,
 }

@@ -413,3 +413,6 @@ unsafe extern "C" fn selftest(executor: Handle) -> Status {
     let instance = unsafe { instance(executor) };
     guarded(&instance.services, || instance.executor.selftest())
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,6 +144,10 @@ fn avg_pool(recipe: &mut Recipe<'_>, n: usize) -> Result<(), Refusal> {
             Err(form("a divisor is given for one dim".into()).attribute("divisor"))
         }
         1 => recipe.call("avg_pool1d", "a window stride padding ceil_mode count_include_pad"),
+        3 if recipe.desc("a")?.dtype().is_half() => {
+            Err(Refusal::new("dtype_unsupported", "three dims of half precision have no kernel in ATen")
+                .attribute("a"))
+        }
         n => recipe
             .call(&format!("avg_pool{n}d"), "a window stride padding ceil_mode count_include_pad divisor"),
     }

@@ -38,11 +38,11 @@ pub static ROWS: &[Row] = &[
     call("prims.take", "index_select", "a axis index"),
     call("prims.take_along_axis", "take_along_dim", "a index axis"),
     with("torch.embedding", embedding),
-    call(
-        "torch.embedding_bag",
-        "_embedding_bag_forward_only",
-        "weight index offsets scale_by_freq mode =false per_sample include_last padding_idx",
-    ),
+    with("torch.embedding_bag", |recipe| {
+        recipe.inexact("weight")?;
+        let args = "weight index offsets scale_by_freq mode =false per_sample include_last padding_idx";
+        recipe.call("_embedding_bag_forward_only", args)
+    }),
     with("torch.embedding_dense_backward", |recipe| {
         recipe.accumulates()?;
         recipe.call("embedding_dense_backward", "g index n padding_idx scale_by_freq")

@@ -620,3 +620,152 @@ fn nonzero(op: &Op<'_>) -> Result<Made, Error> {
     })
     .for_any_size()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::harness::*;
+    use half::bf16;
+    use thunderhead_sdk::Dtype;
+    use thunderhead_sdk::testing::{OpSpec, Tensor};
+
+    fn counted(dims: &[i64]) -> Tensor {
+        Tensor::new(dims, (0..dims.iter().product::<i64>()).collect::<Vec<i64>>())
+    }
+
+    fn at(dims: &[i64], values: &[i64]) -> Tensor {
+        Tensor::new(dims, values.to_vec())
+    }
+
+    #[track_caller]
+    fn gives(spec: OpSpec, dims: &[i64], expected: &[i64]) {
+        assert_eq!(run1(spec.output(Dtype::I64, dims)).to_vec::<i64>(), expected);
+    }
+
+    #[test]
+    fn reads_go_where_the_index_says() {
+        let a = || counted(&[3, 2]);
+        gives(
+            op("prims.take").tensor("a", a()).tensor("index", at(&[2], &[2, 0])).int("axis", 0),
+            &[2, 2],
+            &[4, 5, 0, 1],
+        );
+        gives(
+            op("prims.take").tensor("a", a()).tensor("index", at(&[1], &[1])).int("axis", 1),
+            &[3, 1],
+            &[1, 3, 5],
+        );
+        let index = Tensor::new(&[1, 2], vec![2u8, 1]);
+        gives(op("prims.gather").tensor("a", a()).tensor("index", index).int("axis", 0), &[1, 2], &[4, 3]);
+        let spec =
+            op("prims.take_along_axis").tensor("a", a()).tensor("index", at(&[1, 1], &[1])).int("axis", 1);
+        gives(spec, &[3, 1], &[1, 3, 5]);
+        let weight = Tensor::new(&[3, 2], vec![0f32, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let spec = op("prims.embedding").tensor("index", at(&[2, 1], &[2, 1])).tensor("weight", weight);
+        assert_eq!(run1(spec.output(Dtype::F32, &[2, 1, 2])).to_vec::<f32>(), [4.0, 5.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        for bad in [3, -1] {
+            let spec =
+                op("prims.take").tensor("a", counted(&[3])).tensor("index", at(&[1], &[bad])).int("axis", 0);
+            let message = failure(spec.output(Dtype::I64, &[1]));
+            assert!(
+                message.contains(&format!("index {bad} is out of range for axis 0 with size 3")),
+                "{message}"
+            );
+        }
+    }
+
+    #[test]
+    fn index_tensors_replace_their_axes() {
+        let a = || counted(&[2, 3, 4]);
+        let spec = op("prims.index").tensor("a", a());
+        let spec = spec.tensors("indices", vec![None, Some(at(&[2], &[2, 0])), Some(at(&[2], &[1, 3]))]);
+        gives(spec, &[2, 2], &[9, 3, 21, 15]);
+        let spec = op("prims.index").tensor("a", a());
+        let spec = spec.tensors("indices", vec![Some(at(&[2], &[1, 0])), None, Some(at(&[2], &[1, 3]))]);
+        gives(spec, &[2, 3], &[13, 17, 21, 3, 7, 11]);
+        let spec = op("prims.index").tensor("a", a()).tensors("indices", vec![None, Some(at(&[1], &[2]))]);
+        gives(spec, &[2, 1, 4], &[8, 9, 10, 11, 20, 21, 22, 23]);
+    }
+
+    #[test]
+    fn the_last_write_wins_and_sums_are_whole() {
+        let put = |accumulate| {
+            let spec = op("prims.index_put").tensor("a", counted(&[3, 2]));
+            let spec = spec.tensors("indices", vec![Some(at(&[3], &[1, 1, 0]))]);
+            spec.tensor("values", at(&[3, 2], &[10, 20, 30, 40, 50, 60])).bool("accumulate", accumulate)
+        };
+        gives(put(false), &[3, 2], &[50, 60, 30, 40, 4, 5]);
+        gives(put(true), &[3, 2], &[50, 61, 42, 63, 4, 5]);
+        let spec = op("prims.index_add").tensor("a", counted(&[2])).tensor("index", at(&[3], &[1, 1, 0]));
+        gives(spec.tensor("src", at(&[3], &[5, 6, 7])).int("axis", 0), &[2], &[7, 12]);
+        let spec = op("prims.index_copy").tensor("a", counted(&[2])).tensor("index", at(&[2], &[1, 1]));
+        gives(spec.tensor("src", at(&[2], &[5, 6])).int("axis", 0), &[2], &[0, 6]);
+        let spec = op("prims.scatter").tensor("a", counted(&[3])).tensor("index", at(&[2], &[2, 2]));
+        gives(spec.tensor("src", at(&[3], &[7, 8, 9])).int("axis", 0), &[3], &[0, 1, 8]);
+        let spec = op("prims.scatter").tensor("a", counted(&[3])).tensor("index", at(&[2], &[2, 0]));
+        gives(spec.int("src", -1).int("axis", 0), &[3], &[-1, 1, -1]);
+    }
+
+    #[test]
+    fn half_sums_round_once() {
+        let n = 300;
+        let ones = Tensor::new(&[n], vec![bf16::ONE; n as usize]);
+        let spec = op("prims.scatter_add").tensor("a", Tensor::new(&[1], vec![bf16::ZERO]));
+        let spec = spec.tensor("index", at(&[n], &vec![0; n as usize])).tensor("src", ones).int("axis", 0);
+        assert_eq!(run1(spec.output(Dtype::BF16, &[1])).to_vec::<bf16>(), [bf16::from_f32(300.0)]);
+    }
+
+    #[test]
+    fn embedding_gradients_skip_padding_and_scale() {
+        let g = Tensor::new(&[3, 1], vec![1f32, 2.0, 4.0]);
+        let grad = |padding: Option<i64>, scale| {
+            let spec = op("prims.embedding_backward")
+                .tensor("g", g.clone())
+                .tensor("index", at(&[3], &[1, 1, 2]))
+                .int("n", 4);
+            let spec = match padding {
+                Some(at) => spec.int("padding_idx", at),
+                None => spec.none("padding_idx"),
+            };
+            run1(spec.bool("scale_by_freq", scale).output(Dtype::F32, &[4, 1])).to_vec::<f32>()
+        };
+        assert_eq!(grad(None, false), [0.0, 3.0, 4.0, 0.0]);
+        assert_eq!(grad(Some(2), false), [0.0, 3.0, 0.0, 0.0]);
+        assert_eq!(grad(None, true), [0.0, 1.5, 4.0, 0.0]);
+    }
+
+    #[test]
+    fn scattered_values_reduce() {
+        let reduce = |how: &str, include: bool| {
+            let spec = op("prims.scatter_reduce")
+                .tensor("a", at(&[3], &[5, 5, 5]))
+                .tensor("index", at(&[3], &[0, 0, 1]));
+            let spec = spec.tensor("src", at(&[3], &[-2, -3, 7])).int("axis", 0).str("reduce", how);
+            run1(spec.bool("include_self", include).output(Dtype::I64, &[3])).to_vec::<i64>()
+        };
+        assert_eq!(reduce("sum", true), [0, 12, 5]);
+        assert_eq!(reduce("mean", true), [0, 6, 5]);
+        assert_eq!(reduce("mean", false), [-3, 7, 5]);
+        assert_eq!(reduce("prod", false), [6, 7, 5]);
+        assert_eq!(reduce("amax", true), [5, 7, 5]);
+        assert_eq!(reduce("amin", false), [-3, 7, 5]);
+    }
+
+    #[test]
+    fn sizes_found_at_run_are_allocated() {
+        let a = Tensor::new(&[2, 2], vec![0f32, 2.0, 3.0, 0.0]);
+        assert_eq!(
+            run1(op("prims.nonzero").tensor("a", a).output(Dtype::I64, &[-1, 2])).to_vec::<i64>(),
+            [0, 1, 1, 0]
+        );
+        let none = Tensor::new(&[2], vec![false, false]);
+        let out = run1(op("prims.nonzero").tensor("a", none).output(Dtype::I64, &[-1, 1]));
+        assert_eq!(out.dims(), [0, 1]);
+        let scalar =
+            run1(op("prims.nonzero").tensor("a", Tensor::new(&[], vec![1i8])).output(Dtype::I64, &[-1, 0]));
+        assert_eq!(scalar.dims(), [1, 0]);
+    }
+}

@@ -454,3 +454,207 @@ fn where_(op: &Op<'_>) -> Result<Made, Error> {
         Ok(told(made, &[a, b].map(|operand| (operand, size_of::<T>())), size_of::<T>()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::harness::*;
+    use super::*;
+    use half::{bf16, f16};
+    use thunderhead_sdk::testing::{OpSpec, RunOptions, Tensor};
+    use thunderhead_sdk::{Element, Number};
+
+    type C64 = num_complex::Complex<f32>;
+
+    #[track_caller]
+    fn unary_of<A: Element, R: Element>(name: &str, values: &[A]) -> Vec<R> {
+        let dims = [values.len() as i64];
+        run1(op(name).tensor("a", Tensor::new(&dims, values.to_vec())).output(R::DTYPE, &dims)).to_vec()
+    }
+
+    fn pair<T: Element>(name: &str, a: &[T], b: &[T]) -> OpSpec {
+        let tensor = |values: &[T]| Tensor::new(&[values.len() as i64], values.to_vec());
+        op(name).tensor("a", tensor(a)).tensor("b", tensor(b))
+    }
+
+    #[track_caller]
+    fn binary_of<T: Element, R: Element>(name: &str, a: &[T], b: &[T]) -> Vec<R> {
+        run1(pair(name, a, b).output(R::DTYPE, &[a.len() as i64])).to_vec()
+    }
+
+    #[test]
+    fn f32_functions_are_f64_rounded_once() {
+        let values: Vec<f32> = (-40..40).map(|v| v as f32 * 0.37 + 0.01).collect();
+        for (name, f) in [
+            ("prims.exp", libm::exp as fn(f64) -> f64),
+            ("prims.tanh", libm::tanh),
+            ("prims.erf", libm::erf),
+            ("prims.sin", libm::sin),
+            ("prims.cos", libm::cos),
+            ("prims.expm1", libm::expm1),
+        ] {
+            let expected: Vec<f32> = values.iter().map(|v| f(f64::from(*v)) as f32).collect();
+            assert_eq!(unary_of::<f32, f32>(name, &values), expected, "{name}");
+        }
+        let positive: Vec<f32> = values.iter().map(|v| v.abs()).collect();
+        let expected: Vec<f32> = positive.iter().map(|v| (1.0 / f64::from(*v).sqrt()) as f32).collect();
+        assert_eq!(unary_of::<f32, f32>("prims.rsqrt", &positive), expected);
+    }
+
+    #[test]
+    fn every_dtype_of_a_claim_has_a_kernel() {
+        for entry in KERNELS {
+            for dtype in entry.dtypes {
+                let tensor = || Tensor::filled(*dtype, &[2, 3], 1);
+                let result = match entry.name {
+                    "prims.eq" | "prims.ne" | "prims.ge" | "prims.gt" | "prims.le" | "prims.lt"
+                    | "prims.isfinite" | "prims.signbit" => Dtype::Bool,
+                    "prims.abs" | "prims.real" | "prims.imag" => match dtype {
+                        Dtype::C64 => Dtype::F32,
+                        Dtype::C128 => Dtype::F64,
+                        real => *real,
+                    },
+                    _ => *dtype,
+                };
+                let spec = op(entry.name);
+                let spec = match entry.name {
+                    "prims.where" => {
+                        let spec = spec.tensor("pred", Tensor::filled(Dtype::Bool, &[2, 3], 1));
+                        spec.tensor("a", tensor()).tensor("b", tensor())
+                    }
+                    "prims.lerp" => {
+                        spec.tensor("start", tensor()).tensor("end", tensor()).tensor("weight", tensor())
+                    }
+                    _ => spec.tensor("a", tensor()).tensor("b", tensor()).tensor("c", tensor()).int("n", 1),
+                };
+                let spec = spec.output(result, &[2, 3]);
+                let spec = if entry.name == "prims.frexp" { spec.output(Dtype::I32, &[2, 3]) } else { spec };
+                if let Err(error) = host().run(&spec) {
+                    panic!("{} on {dtype}: {error}", entry.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strides_numbers_and_shared_memory_make_no_difference() {
+        let a = Tensor::new(&[2, 3], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let turned = Tensor::new(&[3, 2], vec![1f32, 4.0, 2.0, 5.0, 3.0, 6.0]).transposed(0, 1);
+        let row = Tensor::new(&[3], vec![10f32, 20.0, 30.0]).strided(&[2, 3], &[0, 1], 0);
+        let backwards = Tensor::new(&[6], vec![6f32, 5.0, 4.0, 3.0, 2.0, 1.0]).strided(&[2, 3], &[-3, -1], 5);
+        let expected = [11.0, 22.0, 33.0, 14.0, 25.0, 36.0];
+        let in_place = RunOptions { in_place: true, ..RunOptions::default() };
+        for a in [a, turned, backwards] {
+            let spec = op("prims.add").tensor("a", a).tensor("b", row.clone()).output(Dtype::F32, &[2, 3]);
+            assert_eq!(run1(spec.clone()).to_vec::<f32>(), expected);
+            let out = host().run_with(&spec, &in_place).expect("runs").swap_remove(0);
+            assert_eq!(out.to_vec::<f32>(), expected);
+        }
+        let a = Tensor::new(&[2], vec![1i32, 2]);
+        let spec = op("prims.mul").tensor("a", a.clone()).slot("b", Number::Int(7)).output(Dtype::I32, &[2]);
+        assert_eq!(run1(spec).to_vec::<i32>(), [7, 14]);
+        let spec = op("prims.sub").tensor("a", a).int("b", 1).output(Dtype::I32, &[2]);
+        assert_eq!(run1(spec).to_vec::<i32>(), [0, 1]);
+        let empty = Tensor::new(&[0, 3], Vec::<f32>::new());
+        assert!(
+            run1(op("prims.exp").tensor("a", empty).output(Dtype::F32, &[0, 3])).to_vec::<f32>().is_empty()
+        );
+        let scalar = Tensor::new(&[], vec![4f64]);
+        assert_eq!(run1(op("prims.sqrt").tensor("a", scalar).output(Dtype::F64, &[])).to_vec::<f64>(), [2.0]);
+    }
+
+    #[test]
+    fn integers_wrap_and_divide_towards_zero() {
+        assert_eq!(binary_of::<i8, i8>("prims.add", &[127], &[1]), [-128]);
+        assert_eq!(binary_of::<i8, i8>("prims.div", &[-128, -7, 7], &[-1, 2, -2]), [-128, -3, -3]);
+        assert_eq!(binary_of::<i64, i64>("prims.remainder", &[-7, 7, -7], &[3, -3, -3]), [2, -2, -1]);
+        assert_eq!(binary_of::<i64, i64>("prims.fmod", &[-7, 7], &[3, -3]), [-1, 1]);
+        let by_zero = pair("prims.div", &[1i64, 2], &[1, 0]).output(Dtype::I64, &[2]);
+        assert!(failure(by_zero).contains("divided by zero"));
+        assert_eq!(
+            binary_of::<i64, i64>("prims.pow", &[2, 0, -1, 1, 0, 3], &[10, 0, -3, -5, -1, -1]),
+            [1024, 1, -1, 1, 0, 0]
+        );
+        assert_eq!(binary_of::<i64, i64>("prims.bitwise_left_shift", &[1, -8, 1], &[64, 70, -1]), [0; 3]);
+        assert_eq!(
+            binary_of::<i64, i64>("prims.bitwise_right_shift", &[1, -8, -8], &[64, 70, 1]),
+            [0, -1, -4]
+        );
+        assert_eq!(binary_of::<bool, bool>("prims.add", &[true, false], &[true, true]), [true, true]);
+        assert_eq!(binary_of::<bool, bool>("prims.mul", &[true, false], &[true, true]), [true, false]);
+    }
+
+    #[test]
+    fn nan_wins_and_signs_follow_their_side() {
+        let nan = f32::NAN;
+        let larger: Vec<f32> = binary_of("prims.maximum", &[1.0, nan, 2.0], &[nan, 1.0, 3.0]);
+        assert!(larger[0].is_nan() && larger[1].is_nan() && larger[2] == 3.0);
+        let smaller: Vec<f32> = binary_of("prims.minimum", &[1.0, nan, 2.0], &[nan, 1.0, 3.0]);
+        assert!(smaller[0].is_nan() && smaller[1].is_nan() && smaller[2] == 2.0);
+        let rest: Vec<f32> =
+            binary_of("prims.remainder", &[5.0, -5.0, 5.0, -1.0], &[3.0, 3.0, -3.0, f32::INFINITY]);
+        assert_eq!(rest, [2.0, 1.0, -1.0, f32::INFINITY]);
+        assert_eq!(binary_of::<f32, f32>("prims.pow", &[0.0, nan, -2.0], &[0.0, 0.0, 3.0]), [1.0, 1.0, -8.0]);
+        assert!(unary_of::<f32, f32>("prims.sign", &[nan])[0].is_nan());
+        assert_eq!(unary_of::<f32, f32>("prims.sign", &[-3.0, 0.0, 5.0]), [-1.0, 0.0, 1.0]);
+        assert_eq!(unary_of::<f32, f32>("prims.round", &[0.5, 1.5, -2.5]), [0.0, 2.0, -2.0]);
+        assert_eq!(binary_of::<f32, bool>("prims.le", &[nan, 1.0], &[nan, 1.0]), [false, true]);
+        assert_eq!(binary_of::<f32, bool>("prims.ne", &[nan, 1.0], &[nan, 1.0]), [true, false]);
+        assert_eq!(unary_of::<f32, bool>("prims.isfinite", &[nan, 1.0, f32::INFINITY]), [false, true, false]);
+        assert_eq!(unary_of::<f32, bool>("prims.signbit", &[-0.0, 1.0]), [true, false]);
+    }
+
+    #[test]
+    fn halves_round_once() {
+        let b = |v: f32| bf16::from_f32(v);
+        assert_eq!(binary_of::<bf16, bf16>("prims.mul", &[b(3.0)], &[b(1.0078125)]), [b(3.0 * 1.0078125)]);
+        let third: Vec<f16> = unary_of("prims.reciprocal", &[f16::from_f32(3.0)]);
+        assert_eq!(third, [f16::from_f64(1.0 / 3.0)]);
+        assert_eq!(unary_of::<bf16, bf16>("prims.exp", &[b(1.0)]), [bf16::from_f64(std::f64::consts::E)]);
+    }
+
+    #[test]
+    fn complex_numbers_have_their_functions() {
+        let c = |re, im| C64::new(re, im);
+        assert_eq!(unary_of::<C64, f32>("prims.abs", &[c(3.0, 4.0)]), [5.0]);
+        assert_eq!(unary_of::<C64, C64>("prims.conj", &[c(3.0, 4.0)]), [c(3.0, -4.0)]);
+        assert_eq!(unary_of::<C64, f32>("prims.imag", &[c(3.0, 4.0)]), [4.0]);
+        assert_eq!(unary_of::<C64, C64>("prims.sqrt", &[c(-3.0, 4.0)]), [c(1.0, 2.0)]);
+        assert_eq!(binary_of::<C64, C64>("prims.div", &[c(1.0, 1.0)], &[c(0.0, 2.0)]), [c(0.5, -0.5)]);
+        let spec = op("prims.mul").tensor("a", Tensor::new(&[1], vec![c(1.0, 2.0)]));
+        let spec = spec.arg("b", thunderhead_sdk::testing::Arg::Complex(0.0, 1.0)).output(Dtype::C64, &[1]);
+        assert_eq!(run1(spec).to_vec::<C64>(), [c(-2.0, 1.0)]);
+    }
+
+    #[test]
+    fn a_condition_chooses_also_among_numbers() {
+        let pred = Tensor::new(&[3], vec![true, false, true]);
+        let spec = op("prims.where")
+            .tensor("pred", pred.clone())
+            .tensor("a", Tensor::new(&[3], vec![1f32, 2.0, 3.0]));
+        let out = run1(spec.float("b", -1.5).output(Dtype::F32, &[3]));
+        assert_eq!(out.to_vec::<f32>(), [1.0, -1.5, 3.0]);
+        let spec = op("prims.where").tensor("pred", pred).slot("a", Number::Int(5));
+        let out = run1(spec.tensor("b", Tensor::new(&[3], vec![1u16, 2, 3])).output(Dtype::U16, &[3]));
+        assert_eq!(out.to_vec::<u16>(), [5, 2, 5]);
+    }
+
+    #[test]
+    fn interpolation_reaches_both_ends() {
+        let tensor = |v: f32| Tensor::new(&[1], vec![v]);
+        for (weight, expected) in [(0.0, 0.1), (1.0, 0.7), (0.5, 0.4)] {
+            let spec = op("prims.lerp").tensor("start", tensor(0.1)).tensor("end", tensor(0.7));
+            assert_eq!(
+                run1(spec.float("weight", weight).output(Dtype::F32, &[1])).to_vec::<f32>(),
+                [expected]
+            );
+        }
+    }
+
+    #[test]
+    fn a_mantissa_and_its_exponent_make_the_value() {
+        let spec = op("prims.frexp").tensor("a", Tensor::new(&[3], vec![8f64, -0.75, 0.0]));
+        let out = run(spec.output(Dtype::F64, &[3]).output(Dtype::I32, &[3]));
+        assert_eq!(out[0].to_vec::<f64>(), [0.5, -0.75, 0.0]);
+        assert_eq!(out[1].to_vec::<i32>(), [4, 0, 0]);
+    }
+}

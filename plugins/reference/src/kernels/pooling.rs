@@ -267,17 +267,11 @@ fn adaptive_avg_pool(op: &Op<'_>) -> Result<Made, Error> {
     })))
 }
 
-/// `dims` are those of the input. The spatial ones are told from the others by where they first differ from the
-/// gradient's; equal ones are windows of one element, which are the same either way.
 fn adaptive_avg_pool_backward(op: &Op<'_>) -> Result<Made, Error> {
     let g = op.must("g")?;
     with_float!(op.output(0).dtype(), T => Ok(Made::new(move |run| {
         let (g, out) = (run.src::<T>(g)?, run.dst::<T>(0)?);
-        if g.rank() != out.rank() {
-            return Err(Error::invalid(format!("dims {:?} for a gradient of {:?}", out.dims(), g.dims())));
-        }
-        let first = (0..g.rank()).find(|axis| g.dims()[*axis] != out.dims()[*axis]).unwrap_or(g.rank());
-        let spatial = (g.rank() - first).clamp(1.min(g.rank()), 3);
+        let spatial = spatial_of(out.rank())?;
         same_lead(g.dims(), out.dims(), spatial)?;
         let windows = adaptive(out.dims(), g.dims(), spatial)?;
         spread_average(run, &g, &out, &windows, spatial)
@@ -337,7 +331,8 @@ fn max_pool_backward(op: &Op<'_>) -> Result<Made, Error> {
         if g.dims() != index.dims() || g.rank() != out.rank() {
             return Err(Error::invalid(format!("a gradient of {:?} at {:?}", g.dims(), index.dims())));
         }
-        let spatial = spatial_dims(&index, out.dims());
+        let spatial = spatial_of(out.rank())?;
+        same_lead(g.dims(), out.dims(), spatial)?;
         let (from, at) = (Planes::new(&g, spatial), Planes::new(&index, spatial));
         let size = numel(&out.dims()[out.rank() - spatial..]);
         run.pool().try_split(from.count, (GRAIN / size.max(1)).max(1), &|planes| {
@@ -359,14 +354,14 @@ fn max_pool_backward(op: &Op<'_>) -> Result<Made, Error> {
     })))
 }
 
-/// How many trailing dims an index counts through: all but batch and channels, or all but channels where the indices reach
-/// farther than that. The op does not say it.
-fn spatial_dims(index: &Src<i64>, dims: &[usize]) -> usize {
-    let batched = dims.len().saturating_sub(2).clamp(1.min(dims.len()), 3);
-    let split = dims.len() - batched;
-    let plane = numel(&dims[split..]) as i64;
-    let fits = index.dims()[..split] == dims[..split] && !super::strided::any(index, |at| at >= plane);
-    if fits { batched } else { (dims.len().saturating_sub(1)).clamp(1.min(dims.len()), 3) }
+/// How many dims follow batch and channels.
+fn spatial_of(rank: usize) -> Result<usize, Error> {
+    let spatial = rank.saturating_sub(2);
+    if (1..=3).contains(&spatial) {
+        Ok(spatial)
+    } else {
+        Err(Error::invalid(format!("a pool of {rank} dims")))
+    }
 }
 
 #[cfg(test)]
@@ -429,9 +424,9 @@ mod tests {
     fn adaptive_windows_cover_their_input() {
         let spec = op("prims.adaptive_avg_pool").tensor("a", counted(&[1, 5])).ints("out", &[3]);
         assert_eq!(run1(spec.output(Dtype::F32, &[1, 3])).to_vec::<f32>(), [0.5, 2.0, 3.5]);
-        let g = Tensor::new(&[1, 3], vec![2f32, 3.0, 4.0]);
-        let spec = op("prims.adaptive_avg_pool_backward").tensor("g", g).ints("dims", &[1, 5]);
-        assert_eq!(run1(spec.output(Dtype::F32, &[1, 5])).to_vec::<f32>(), [1.0, 2.0, 1.0, 3.0, 2.0]);
+        let g = Tensor::new(&[1, 1, 3], vec![2f32, 3.0, 4.0]);
+        let spec = op("prims.adaptive_avg_pool_backward").tensor("g", g).ints("dims", &[1, 1, 5]);
+        assert_eq!(run1(spec.output(Dtype::F32, &[1, 1, 5])).to_vec::<f32>(), [1.0, 2.0, 1.0, 3.0, 2.0]);
         let spec = op("prims.adaptive_max_pool").tensor("a", counted(&[1, 5])).ints("out", &[2]);
         let out = run(spec.output(Dtype::F32, &[1, 2]).output(Dtype::I64, &[1, 2]));
         assert_eq!(out[1].to_vec::<i64>(), [2, 4]);

@@ -413,3 +413,140 @@ impl Magnitude for C128 {
         self.norm_sqr()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::harness::*;
+    use super::*;
+    use half::bf16;
+    use thunderhead_sdk::testing::{OpSpec, RunOptions, Tensor};
+
+    fn over(name: &str, a: Tensor, axes: &[i64]) -> OpSpec {
+        op(name).tensor("a", a).ints("axes", axes).none("out_dtype")
+    }
+
+    fn counted(dims: &[i64]) -> Tensor {
+        Tensor::new(dims, (0..dims.iter().product::<i64>()).map(|v| v as f32).collect::<Vec<f32>>())
+    }
+
+    #[test]
+    fn any_axes_of_any_layout_are_folded() {
+        let a = counted(&[2, 3, 4]);
+        assert_eq!(
+            run1(over("prims.sum", a.clone(), &[0, 2]).output(Dtype::F32, &[3])).to_vec::<f32>(),
+            [60.0, 92.0, 124.0]
+        );
+        let turned = a.clone().transposed(0, 2);
+        assert_eq!(
+            run1(over("prims.sum", turned, &[0, 2]).output(Dtype::F32, &[3])).to_vec::<f32>(),
+            [60.0, 92.0, 124.0]
+        );
+        assert_eq!(
+            run1(over("prims.sum", a.clone(), &[0, 1, 2]).output(Dtype::F32, &[])).to_vec::<f32>(),
+            [276.0]
+        );
+        assert_eq!(run1(over("prims.amax", a, &[0]).output(Dtype::F32, &[3, 4])).to_vec::<f32>()[0], 12.0);
+        let empty = Tensor::new(&[2, 0], Vec::<f32>::new());
+        assert_eq!(
+            run1(over("prims.sum", empty.clone(), &[1]).output(Dtype::F32, &[2])).to_vec::<f32>(),
+            [0.0, 0.0]
+        );
+        assert_eq!(
+            run1(over("prims.prod", empty.clone(), &[1]).output(Dtype::F32, &[2])).to_vec::<f32>(),
+            [1.0, 1.0]
+        );
+        assert!(failure(over("prims.amax", empty, &[1]).output(Dtype::F32, &[2])).contains("no elements"));
+    }
+
+    #[test]
+    fn sums_do_not_lose_small_terms_nor_depend_on_threads() {
+        let n = 400_000;
+        let values: Vec<f32> = (0..n).map(|v| ((v * 37) % 1009) as f32 * 0.001 + 1.0).collect();
+        let exact: f64 = values.iter().map(|v| f64::from(*v)).sum();
+        let spec = over("prims.sum", Tensor::new(&[n], values), &[0]).output(Dtype::F32, &[]);
+        for threads in [1, 2, 5] {
+            let out = host().run_with(&spec, &RunOptions { threads, ..RunOptions::default() }).expect("runs");
+            assert_eq!(out[0].to_vec::<f32>(), [exact as f32]);
+        }
+        let ones = Tensor::new(&[300], vec![bf16::ONE; 300]);
+        assert_eq!(
+            run1(over("prims.sum", ones, &[0]).output(Dtype::BF16, &[])).to_vec::<bf16>(),
+            [bf16::from_f32(300.0)]
+        );
+    }
+
+    #[test]
+    fn dtypes_of_results_may_differ() {
+        let bools = Tensor::new(&[3], vec![true, false, true]);
+        let spec =
+            op("prims.sum").tensor("a", bools.clone()).ints("axes", &[0]).dtype("out_dtype", Dtype::I64);
+        assert_eq!(run1(spec.output(Dtype::I64, &[])).to_vec::<i64>(), [2]);
+        assert_eq!(run1(over("prims.amax", bools, &[0]).output(Dtype::Bool, &[])).to_vec::<bool>(), [true]);
+        let bytes = Tensor::new(&[2], vec![200u8, 100]);
+        assert_eq!(
+            run1(over("prims.sum", bytes.clone(), &[0]).output(Dtype::I64, &[])).to_vec::<i64>(),
+            [300]
+        );
+        assert_eq!(run1(over("prims.sum", bytes, &[0]).output(Dtype::F32, &[])).to_vec::<f32>(), [300.0]);
+    }
+
+    #[test]
+    fn nan_is_most_extreme_and_the_first_of_equals_wins() {
+        let a = || Tensor::new(&[2, 3], vec![1f32, 3.0, 3.0, f32::NAN, 9.0, f32::NAN]);
+        let place = |name: &str| op(name).tensor("a", a()).int("axis", 1).output(Dtype::I64, &[2]);
+        assert_eq!(run1(place("prims.argmax")).to_vec::<i64>(), [1, 0]);
+        assert_eq!(run1(place("prims.argmin")).to_vec::<i64>(), [0, 0]);
+        assert!(run1(over("prims.amin", a(), &[1]).output(Dtype::F32, &[2])).to_vec::<f32>()[1].is_nan());
+        let all = op("prims.argmax").tensor("a", counted(&[2, 3])).none("axis").output(Dtype::I64, &[]);
+        assert_eq!(run1(all).to_vec::<i64>(), [5]);
+    }
+
+    #[test]
+    fn variances_stand_far_offsets() {
+        let spec = |a, correction| {
+            let spec = op("prims.var_mean").tensor("a", a).ints("axes", &[1]).int("correction", correction);
+            run(spec.output(Dtype::F32, &[2]).output(Dtype::F32, &[2]))
+        };
+        let a = Tensor::new(&[2, 4], vec![1e6f32, 1e6 + 1.0, 1e6 + 2.0, 1e6 + 3.0, 0.0, 0.0, 4.0, 4.0]);
+        let out = spec(a.clone(), 1);
+        assert_eq!(out[0].to_vec::<f32>(), [5.0 / 3.0, 16.0 / 3.0]);
+        assert_eq!(out[1].to_vec::<f32>(), [1e6 + 1.5, 2.0]);
+        assert_eq!(spec(a, 0)[0].to_vec::<f32>(), [1.25, 4.0]);
+        let spec = op("prims.var")
+            .tensor("a", Tensor::new(&[1], vec![3f64]))
+            .ints("axes", &[0])
+            .int("correction", 1);
+        assert!(run1(spec.output(Dtype::F64, &[])).to_vec::<f64>()[0].is_nan());
+        let c = |re, im| C128::new(re, im);
+        let a = Tensor::new(&[2], vec![c(0.0, 1.0), c(2.0, 1.0)]);
+        let spec = op("prims.var").tensor("a", a).ints("axes", &[0]).int("correction", 1);
+        assert_eq!(run1(spec.output(Dtype::F64, &[])).to_vec::<f64>(), [2.0]);
+    }
+
+    #[test]
+    fn scans_go_along_their_axis() {
+        let a = Tensor::new(&[2, 3], vec![1i32, 2, 3, 4, 5, 6]);
+        let scan = |name: &str, axis| op(name).tensor("a", a.clone()).int("axis", axis);
+        let out = run1(scan("prims.cumsum", 1).output(Dtype::I32, &[2, 3]));
+        assert_eq!(out.to_vec::<i32>(), [1, 3, 6, 4, 9, 15]);
+        let out = run1(scan("prims.cumprod", 0).output(Dtype::I32, &[2, 3]));
+        assert_eq!(out.to_vec::<i32>(), [1, 2, 3, 4, 10, 18]);
+        let line = Tensor::new(&[4], vec![1f32, f32::NAN, 5.0, 7.0]);
+        let out = run(op("prims.cummax")
+            .tensor("a", line)
+            .int("axis", 0)
+            .output(Dtype::F32, &[4])
+            .output(Dtype::I64, &[4]));
+        assert_eq!(out[1].to_vec::<i64>(), [0, 1, 1, 1]);
+        let equal = Tensor::new(&[3], vec![2i64, 2, 1]);
+        let out = run(op("prims.cummax")
+            .tensor("a", equal)
+            .int("axis", 0)
+            .output(Dtype::I64, &[3])
+            .output(Dtype::I64, &[3]));
+        assert_eq!(out[1].to_vec::<i64>(), [0, 1, 1]);
+        let huge = Tensor::new(&[2], vec![1000f64, 1000.0]);
+        let out = run1(op("prims.logcumsumexp").tensor("a", huge).int("axis", 0).output(Dtype::F64, &[2]));
+        assert_eq!(out.to_vec::<f64>(), [1000.0, 1000.0 + std::f64::consts::LN_2]);
+    }
+}

@@ -1,9 +1,10 @@
-//! Order along an axis: sorting, the k first, and places in sorted edges. NaN is greater than all else. Equal elements
-//! keep their order, whatever `stable` says.
+//! Order along an axis: sorting, the k first, and places in sorted edges. NaN is greater than all else. Sorting keeps the
+//! order of equal elements, whatever `stable` says.
 
 use super::reduction::{lines_a_chunk, without};
 use super::run::{Args, Made};
-use super::strided::{Dst, Src, for_each_index, numel};
+use super::select::first;
+use super::strided::{Src, for_each_index, numel};
 use super::value::Real;
 use super::{Entry, class};
 use std::cmp::Ordering;
@@ -40,16 +41,24 @@ impl Direction {
 
 fn sort(op: &Op<'_>) -> Result<Made, Error> {
     let direction = if op.bool("descending")? { Direction::Descending } else { Direction::Ascending };
-    ordered(op, direction)
+    ordered(op, direction, Keep::All)
 }
 
-/// Sorted also where it need not be.
+/// Of equal values those that ATen's CPU kernel chooses, in its order.
 fn topk(op: &Op<'_>) -> Result<Made, Error> {
-    ordered(op, if op.bool("largest")? { Direction::Descending } else { Direction::Ascending })
+    let direction = if op.bool("largest")? { Direction::Descending } else { Direction::Ascending };
+    ordered(op, direction, Keep::First { sorted: op.bool("sorted")? })
+}
+
+/// What is wanted of a line.
+#[derive(Clone, Copy)]
+enum Keep {
+    All,
+    First { sorted: bool },
 }
 
 /// The first elements along an axis in an order, as many as the results have, and their places.
-fn ordered(op: &Op<'_>, direction: Direction) -> Result<Made, Error> {
+fn ordered(op: &Op<'_>, direction: Direction, keep: Keep) -> Result<Made, Error> {
     let input = op.must("a")?;
     let rank = op.input(input).rank();
     let axis = if rank == 0 { None } else { Some(op.axis("axis", rank)?) };
@@ -65,27 +74,28 @@ fn ordered(op: &Op<'_>, direction: Direction) -> Result<Made, Error> {
             return Err(Error::invalid(format!("the first {kept} of {len} elements are asked for")));
         }
         run.pool().split(numel(&outer), lines_a_chunk(len), &|range| {
-            for_each_index(&outer, range, &mut |outer| order_line(&a, &values, &places, axis, outer, direction));
+            for_each_index(&outer, range, &mut |outer| {
+                let mut line: Vec<(T, i64)> = a.line(axis, outer).iter().zip(0..).collect();
+                order_line(&mut line, kept, direction, keep);
+                let (to, to_places) = (values.line(axis, outer), places.line(axis, outer));
+                for (k, (value, place)) in line.into_iter().take(kept).enumerate() {
+                    to.set(k, value);
+                    to_places.set(k, place);
+                }
+            });
         })
     })
     .for_any_size()))
 }
 
-fn order_line<T: Real>(
-    a: &Src<T>,
-    values: &Dst<T>,
-    places: &Dst<i64>,
-    axis: usize,
-    outer: &[usize],
-    direction: Direction,
-) {
-    let from = a.line(axis, outer);
-    let mut line: Vec<(T, i64)> = from.iter().zip(0..).collect();
-    line.sort_by(|a, b| direction.compare(a.0, b.0));
-    let (to, to_places) = (values.line(axis, outer), places.line(axis, outer));
-    for (k, (value, place)) in line.into_iter().take(to.len()).enumerate() {
-        to.set(k, value);
-        to_places.set(k, place);
+fn order_line<T: Real>(line: &mut [(T, i64)], kept: usize, direction: Direction, keep: Keep) {
+    match keep {
+        Keep::All => line.sort_by(|a, b| direction.compare(a.0, b.0)),
+        Keep::First { .. } if kept == 0 => {}
+        Keep::First { sorted } => {
+            let before = |a: &(T, i64), b: &(T, i64)| direction.compare(a.0, b.0) == Ordering::Less;
+            first(line, kept, sorted, &before);
+        }
     }
 }
 
