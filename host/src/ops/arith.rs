@@ -106,6 +106,11 @@ impl Builder<'_> {
         self.binary("prims.ne", a, b)
     }
 
+    /// `a > b`.
+    pub fn gt(&mut self, a: &Tensor, b: impl Into<Operand>) -> Built {
+        self.binary("prims.gt", a, b)
+    }
+
     /// `a < b`.
     pub fn lt(&mut self, a: &Tensor, b: impl Into<Operand>) -> Built {
         self.binary("prims.lt", a, b)
@@ -119,6 +124,11 @@ impl Builder<'_> {
     /// `-a`.
     pub fn neg(&mut self, a: &Tensor) -> Built {
         self.unary("prims.neg", a)
+    }
+
+    /// Complex conjugate; real numbers are their own.
+    pub fn conj(&mut self, a: &Tensor) -> Built {
+        if a.dtype().is_complex() { self.unary("prims.conj", a) } else { Ok(a.clone()) }
     }
 
     /// `1 - a`, rounded once.
@@ -145,6 +155,11 @@ impl Builder<'_> {
     /// `1 / sqrt(a)`.
     pub fn rsqrt(&mut self, a: &Tensor) -> Built {
         self.unary("prims.rsqrt", a)
+    }
+
+    /// Both, of bools.
+    pub fn and(&mut self, a: &Tensor, b: &Tensor) -> Built {
+        self.binary("prims.bitwise_and", a, b)
     }
 
     /// Magnitude.

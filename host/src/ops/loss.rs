@@ -224,6 +224,7 @@ pub static TORCH_BINARY_CROSS_ENTROPY: Op = Op {
     }],
     samples: &[
         Sample("T[2, 3]{0..1}, T[2, 3]{0..1}"),
+        Sample("T[2, 3]{unit}, T[2, 3]{unit}"),
         Sample("T[2, 3]{0..1}, T[2, 3]{0..1}, T[3]{pos}, reduction=\"none\""),
         Sample("T[4]{0..1}, T[4]{0..1}, reduction=\"sum\""),
     ],

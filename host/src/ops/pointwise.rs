@@ -297,6 +297,13 @@ pub static IMAG: Op = Op {
     doc: "The imaginary part, as a view.",
     schema: "(a: Tensor<c>) -> Tensor<real>",
     meta: Meta::Fn(part_meta),
+    // Im a in the direction i.
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let g = b.to(g, a.dtype())?;
+            b.mul(&g, Num::Complex(0.0, 1.0))
+        })
+    }),
     traits: Traits::VIEW.and(Traits::CHEAP),
     view: Some(|_, strides, offset| part_view(strides, offset, 1)),
     samples: UNARY,

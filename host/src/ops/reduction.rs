@@ -1452,7 +1452,9 @@ fn product_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>
     let is_zero = b.eq(&a, 0.0)?;
     let zeros = b.to(&is_zero, a.dtype())?;
     let n_zeros = b.sum(&zeros, &axes)?;
-    let filled = b.select(&is_zero, 1.0, &a)?;
+    // Of complex numbers everything that the cotangent is multiplied by is conjugated.
+    let factors = b.conj(&a)?;
+    let filled = b.select(&is_zero, 1.0, &factors)?;
     let rest = b.reduce("prims.prod", &filled, &axes)?;
     let of_rest = b.mul(&g, &rest)?;
     let n_zeros = b.spread(&n_zeros, a.dims(), &axes)?;
