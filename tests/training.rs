@@ -173,7 +173,7 @@ trace forward(
     %p: f32[2] = torch.mul(%w, %x)
     %q: f32[2] = torch.mul(%p, %v)
     %r: f32[2] = torch.mul(%q, %still)
-    %d: f32[2] = torch.dropout(%r, 0.5, false, seed=0, offset=0)
+    %d: f32[2] = torch.dropout(%r, p=0.5, train=false, seed=0, offset=0)
     %y: f32[] = torch.sum(%d)
     return %y as \"out0\"
 }
