@@ -60,10 +60,13 @@ fn the_good_plugin_raises_nothing() {
     assert_eq!((out[0].dims(), out[0].to_vec::<i64>().expect("i64")), (&[2, 1][..], vec![0, 5]));
 }
 
+/// A name, a manifest, what the compiler defines, the code of the refusal, and words that it must hold.
+type FileCase<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a [&'a str]);
+
 /// What the file alone shows: nothing of the plugin runs.
 #[test]
 fn files_that_show_it() {
-    let cases: [(&str, &str, &[&str], &str, &[&str]); 6] = [
+    let cases: [FileCase<'_>; 6] = [
         ("bare", MANIFEST, &["BARE"], "load::no_probe", &[".thunderhead.probe", "export_plugin!"]),
         ("abi_major", MANIFEST, &["FALSE_ABI_MAJOR=7"], "load::abi_major", &["7.1", "0.1", "newer host"]),
         ("abi_minor", MANIFEST, &["FALSE_ABI_MINOR=9"], "load::abi_minor", &["0.9", "0.1"]),

@@ -16,7 +16,7 @@ use crate::loader::{self, Found, LibraryPath, LoadError, LoadedExecutor};
 use crate::plan::KernelMaker;
 use crate::program::Program;
 use crate::run::{Executors, OrderEntry, SessionOptions};
-use crate::session::Session;
+use crate::session::{Session, StateViews};
 use crate::threads::Pool;
 
 /// What a host is opened with.
@@ -263,7 +263,8 @@ impl Host {
         )?;
         let retry = self.resolved.on_error.value == OnError::Next;
         let executors = self.executors.values().cloned().collect();
-        Ok(Session::new(inner, self.resolved.clone(), bans, retry, executors))
+        let views = StateViews::of(program);
+        Ok(Session::new(inner, self.resolved.clone(), bans, retry, executors, views))
     }
 
     /// The order with the config's limits, for one session.

@@ -21,6 +21,8 @@ pub struct Program {
     path: Option<PathBuf>,
     module: Arc<Module>,
     weights: FxHashMap<Name, Tensor>,
+    /// Buffers that are no parameters of the trace because another one is their memory's base: name, then base.
+    views: Vec<(Name, Name)>,
     inputs: Vec<UserInput>,
     warnings: Vec<String>,
 }
@@ -60,6 +62,7 @@ impl Program {
             path: None,
             module: Arc::new(module),
             weights: FxHashMap::default(),
+            views: Vec::new(),
             inputs,
             warnings: Vec::new(),
         }
@@ -70,6 +73,7 @@ impl Program {
             path: None,
             module: Arc::new(imported.module),
             weights: imported.tensors,
+            views: imported.views,
             inputs: imported.inputs,
             warnings: imported.warnings,
         }
@@ -131,6 +135,11 @@ impl Program {
     /// Parameters, buffers and constants by FQN.
     pub fn weights(&self) -> &FxHashMap<Name, Tensor> {
         &self.weights
+    }
+
+    /// Buffers that share the memory of another one which the program writes: name, then that one's.
+    pub(crate) fn views(&self) -> &[(Name, Name)] {
+        &self.views
     }
 
     /// The caller's inputs, flattened in order: `in0`, `in1`, ….

@@ -10,8 +10,9 @@ use crate::error::{Error, ExpectationErrors, Violation};
 use crate::host::Bans;
 use crate::ir::{Module, Name};
 use crate::loader::LoadedExecutor;
-use crate::memory::Tensor;
+use crate::memory::{Bytes, Tensor, copy_operand};
 use crate::plan::{Fault, FaultKind, PlanError, PlanFile};
+use crate::program::Program;
 use crate::run::{self, CompileError, Compiled, RunError, SessionError, Value};
 
 /// A program with state, ready to be run, from many threads at once. Runs that write state are one after another.
@@ -25,6 +26,65 @@ pub struct Session {
     executors: Vec<Arc<LoadedExecutor>>,
     /// Compiled programs whose expectations hold.
     checked: Mutex<Vec<Weak<Compiled>>>,
+    views: StateViews,
+}
+
+/// Buffers that share the memory of one that the program writes. The trace has only that one; state files carry every
+/// name.
+#[derive(Debug, Default)]
+pub(crate) struct StateViews(Vec<StateView>);
+
+#[derive(Debug)]
+struct StateView {
+    name: String,
+    base: String,
+    /// As they lie in the model: same memory, each its own dims, strides and offset.
+    of_name: Tensor,
+    of_base: Tensor,
+}
+
+impl StateViews {
+    pub(crate) fn of(program: &Program) -> StateViews {
+        let weight = |name: &Name| program.weights().get(name).cloned();
+        let views = program.views().iter().filter_map(|(name, base)| {
+            let (of_name, of_base) = (weight(name)?, weight(base)?);
+            Some(StateView { name: name.to_string(), base: base.to_string(), of_name, of_base })
+        });
+        StateViews(views.collect())
+    }
+
+    /// Adds the views of the bases that are there.
+    fn complete(&self, state: &mut BTreeMap<String, Tensor>) -> Result<(), RunError> {
+        for view in &self.0 {
+            if let Some(base) = state.get(&view.base) {
+                let value = view.value(base)?;
+                state.insert(view.name.clone(), value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Without the views whose base is there as well: that says all.
+    fn reduced(&self, state: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+        let mut reduced = state.clone();
+        for view in self.0.iter().filter(|view| state.contains_key(&view.base)) {
+            reduced.remove(&view.name);
+        }
+        reduced
+    }
+}
+
+impl StateView {
+    /// The view's elements, where the base has that value: it is laid out as in the model and looked at as the view does.
+    fn value(&self, base: &Tensor) -> Result<Tensor, RunError> {
+        let memory = Bytes::copy_of(self.of_base.operand().bytes().as_slice())?;
+        let offset_in =
+            |tensor: &Tensor| tensor.operand().addr() as i64 - tensor.operand().bytes().addr() as i64;
+        let laid_out = self.of_base.operand().moved_to(memory.clone(), offset_in(&self.of_base))?;
+        copy_operand(&laid_out, base.operand());
+        let seen = self.of_name.operand().moved_to(memory, offset_in(&self.of_name))?;
+        Ok(Tensor::of_operand(self.of_name.dtype(), seen).to_owned_copy()?)
+    }
 }
 
 impl Session {
@@ -34,8 +94,9 @@ impl Session {
         bans: Bans,
         retry: bool,
         executors: Vec<Arc<LoadedExecutor>>,
+        views: StateViews,
     ) -> Session {
-        Session { inner, config, bans, retry, executors, checked: Mutex::new(Vec::new()) }
+        Session { inner, config, bans, retry, executors, checked: Mutex::new(Vec::new()), views }
     }
 
     /// The session without the config's policies, for what has policies of its own.
@@ -94,14 +155,16 @@ impl Session {
         self.again_without_failing(|| self.inner.differentiated(inputs, request))
     }
 
-    /// State by name, as it is now.
+    /// State by name, as it is now: what the program writes, and buffers that share its memory.
     pub fn state(&self) -> Result<BTreeMap<String, Tensor>, Error> {
-        Ok(self.inner.state()?)
+        let mut state = self.inner.state()?;
+        self.views.complete(&mut state).map_err(|error| Error::Run(Box::new(error)))?;
+        Ok(state)
     }
 
     /// Replaces state by name; nothing changes where any of it does not fit.
     pub fn set_state(&self, state: &BTreeMap<String, Tensor>) -> Result<(), Error> {
-        Ok(self.inner.set_state(state)?)
+        Ok(self.inner.set_state(&self.views.reduced(state))?)
     }
 
     /// Asks runs in progress to stop at the next step.
@@ -243,4 +306,33 @@ fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
         });
     }
     violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A 2x3 matrix of which the base sees the transpose, and the view the middle column from the second row on.
+    #[test]
+    fn views_of_written_buffers_follow_their_base() {
+        let memory = Bytes::copy_of(&[0; 24]).expect("small");
+        let over = |dims: &[i64], strides: &[i64], offset| {
+            let made =
+                Tensor::over(memory.clone(), crate::ir::Dtype::F32, dims.to_vec(), strides.to_vec(), offset);
+            made.expect("inside the memory")
+        };
+        let view = StateView {
+            name: "column".to_owned(),
+            base: "matrix_t".to_owned(),
+            of_base: over(&[3, 2], &[1, 3], 0),
+            of_name: over(&[1], &[3], 4),
+        };
+        // The transpose of [[1, 2, 3], [4, 5, 6]].
+        let new = Tensor::from_slice(&[1.0f32, 4.0, 2.0, 5.0, 3.0, 6.0], &[3, 2]).expect("six elements");
+        let mut state = BTreeMap::from([("matrix_t".to_owned(), new)]);
+        let views = StateViews(vec![view]);
+        views.complete(&mut state).expect("small");
+        assert_eq!(state["column"].to_vec::<f32>().expect("f32"), [5.0]);
+        assert_eq!(views.reduced(&state).keys().collect::<Vec<_>>(), ["matrix_t"]);
+    }
 }

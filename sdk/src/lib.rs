@@ -87,6 +87,7 @@ pub mod author;
 pub use author::__private;
 pub use author::*;
 pub mod dlpack;
+pub mod names;
 pub mod rules;
 pub mod testing;
 

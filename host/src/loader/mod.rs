@@ -5,7 +5,7 @@
 //! availability. Up to `open` no code of the plugin runs; manifest and probe are read from the file, whatever it was
 //! built for.
 //!
-//! Invariants: nothing is ever unloaded; no answer of a plugin is used before [`guard`] has looked at it; after a
+//! Invariants: nothing is ever unloaded; no answer of a plugin is used before `guard` has looked at it; after a
 //! panic the executor is quarantined: it is called no more, not even to free what it made. Deliberately absent:
 //! policy (required, optional), the order, which op goes to whom.
 

@@ -179,7 +179,7 @@ fn float_to_json(x: f64) -> Value {
 /// Deepest nesting of brackets: a level of blocks is four of them, a list one.
 const MAX_BRACKETS: usize = 4 * MAX_NESTING + MAX_NESTING + 16;
 
-/// Reads a module from JSON. Arguments are completed as in [`super::parse`].
+/// Reads a module from JSON. Arguments are completed as in [`super::parse()`].
 pub fn from_json(json: &str, schemas: &dyn Schemas) -> Result<Module, Faults> {
     let fail = |fault: Fault| Faults { file: None, faults: vec![fault], more: 0 };
     if brackets(json) > MAX_BRACKETS {

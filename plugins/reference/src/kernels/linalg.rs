@@ -3,15 +3,22 @@
 use super::gemm::{Sizes, gemm};
 use super::pool::Pool;
 use super::run::{Args, Made};
-use super::strided::{Stack, StackMut, Window};
-use super::value::{Arith, Product};
+use super::strided::{Dst, Src, Stack, StackMut, Window, for_each_index, numel};
+use super::value::{Arith, C128, Divide, Product, Value, Widen};
 use super::{Entry, class};
+use thunderhead_sdk::Dtype::{self, BF16, C64, C128 as C128Dtype, F16, F32, F64, I32};
 use thunderhead_sdk::{Error, Op};
 
 pub const KERNELS: &[Entry] = &[
+    Entry { name: "prims.cholesky", dtypes: FACTORED, make: cholesky },
+    Entry { name: "prims.grouped_mm", dtypes: &[F16, BF16, F32, F64, I32], make: grouped_mm },
     Entry { name: "prims.linear", dtypes: class::INEXACT, make: linear },
     Entry { name: "prims.matmul", dtypes: class::NUMERIC, make: matmul },
+    Entry { name: "prims.triangular_solve", dtypes: FACTORED, make: triangular_solve },
 ];
+
+/// What PyTorch factors on a CPU.
+const FACTORED: &[Dtype] = &[F32, F64, C64, C128Dtype];
 
 /// Results of at most so many rows are computed without packing: each element of `b` is used that often only.
 const FEW_ROWS: usize = 4;
@@ -63,6 +70,214 @@ fn linear(op: &Op<'_>) -> Result<Made, Error> {
         product(run.pool(), &Stack::new(&a), &Stack::new(&w), &StackMut::new(&out), first)
     })
     .for_any_size()))
+}
+
+/// Products of groups, by which axes there are: rows of `a` (2-d by 3-d), columns of `b` (3-d by 2-d), or terms (2-d by
+/// 2-d). `offsets` says where each group ends; what lies behind the last is zero.
+fn grouped_mm(op: &Op<'_>) -> Result<Made, Error> {
+    let (a, b, offsets) = (op.must("a")?, op.must("b")?, op.must("offsets")?);
+    with_float!(op.output(0).dtype(), T => Ok(Made::new(move |run| {
+        let (a, b, out) = (run.src::<T>(a)?, run.src::<T>(b)?, run.dst::<T>(0)?);
+        let ends = run.src::<i32>(offsets)?.to_vec();
+        super::strided::fill(run.pool(), &out, |_| <T as Value>::from_i64(0))?;
+        let (grouped, size) = match (a.rank(), b.rank()) {
+            (2, 3) => (Grouped::Rows, a.dims()[0]),
+            (3, 2) => (Grouped::Columns, b.dims()[1]),
+            (2, 2) => (Grouped::Terms, a.dims()[1]),
+            _ => return Err(Error::invalid(format!("dims {:?} and {:?} in groups", a.dims(), b.dims()))),
+        };
+        let mut start = 0;
+        for (group, end) in ends.iter().enumerate() {
+            let end = usize::try_from(*end).ok().filter(|end| *end >= start && *end <= size).ok_or_else(|| {
+                Error::invalid(format!("a group from {start} to {end} of {size}"))
+            })?;
+            let (a, b, out) = grouped.part(&a, &b, &out, group, start..end)?;
+            matmul_into(run.pool(), &a, &b, &out)?;
+            start = end;
+        }
+        Ok(())
+    })
+    .for_any_size()))
+}
+
+/// Two operands and where their product goes.
+type Factors<T> = (Src<T>, Src<T>, Dst<T>);
+
+#[derive(Clone, Copy)]
+enum Grouped {
+    Rows,
+    Columns,
+    Terms,
+}
+
+impl Grouped {
+    fn part<T: Value>(
+        self,
+        a: &Src<T>,
+        b: &Src<T>,
+        out: &Dst<T>,
+        group: usize,
+        range: std::ops::Range<usize>,
+    ) -> Result<Factors<T>, Error> {
+        let whole = match self {
+            Grouped::Rows => b.dims()[0],
+            Grouped::Columns => a.dims()[0],
+            Grouped::Terms => out.dims()[0],
+        };
+        let rank = if matches!(self, Grouped::Terms) { 3 } else { 2 };
+        let sized = match self {
+            Grouped::Rows => out.dims().first() == a.dims().first(),
+            Grouped::Columns => out.dims().last() == b.dims().last(),
+            Grouped::Terms => b.dims()[0] == a.dims()[1],
+        };
+        if group >= whole || out.rank() != rank || !sized {
+            return Err(Error::invalid(format!("group {group} of {whole}, into dims {:?}", out.dims())));
+        }
+        let cut = |axis: usize| {
+            let range = range.clone();
+            move |window: Window| window.slice(axis, range.start, range.len(), 1)
+        };
+        let one = |window: Window| window.select(0, group);
+        Ok(match self {
+            Grouped::Rows => (a.window(cut(0)), b.window(one), out.window(cut(0))),
+            Grouped::Columns => (a.window(one), b.window(cut(1)), out.window(cut(1))),
+            Grouped::Terms => (a.window(cut(1)), b.window(cut(0)), out.window(one)),
+        })
+    }
+}
+
+fn matmul_into<T: Product>(pool: &dyn Pool, a: &Src<T>, b: &Src<T>, out: &Dst<T>) -> Result<(), Error> {
+    if a.dims()[1] != b.dims()[0] {
+        return Err(Error::invalid(format!("dims {:?} and {:?} do not multiply", a.dims(), b.dims())));
+    }
+    let bt = b.window(|window| transposed(window, 2));
+    product(pool, &Stack::new(a), &Stack::new(&bt), &StackMut::new(out), |_| T::Acc::default())
+}
+
+/// Numbers that have a conjugate and a root.
+trait Field: Divide {
+    fn conjugate(self) -> Self;
+    /// The real part.
+    fn real(self) -> f64;
+}
+
+impl Field for f64 {
+    fn conjugate(self) -> f64 {
+        self
+    }
+    fn real(self) -> f64 {
+        self
+    }
+}
+
+impl Field for C128 {
+    fn conjugate(self) -> C128 {
+        self.conj()
+    }
+    fn real(self) -> f64 {
+        self.re
+    }
+}
+
+/// Checks that the last two dims are a square and gives its size and the dims before it.
+fn squares(dims: &[usize]) -> Result<(usize, &[usize]), Error> {
+    match dims {
+        [batch @ .., rows, columns] if rows == columns => Ok((*rows, batch)),
+        _ => Err(Error::invalid(format!("dims {dims:?} are no square matrices"))),
+    }
+}
+
+/// The triangular factor of each Hermitian matrix, of which only the triangle asked for is read, and which leading minor
+/// is not positive, 0 where all are.
+fn cholesky(op: &Op<'_>) -> Result<Made, Error> {
+    let (input, upper) = (op.must("a")?, op.bool("upper")?);
+    with_dtype!(op.input(input).dtype(), [F32 f32, F64 f64, C64 super::value::C64, C128 C128], T => {
+        Ok(Made::new(move |run| {
+            let (a, out, info) = (run.src::<T>(input)?, run.dst::<T>(0)?, run.dst::<i32>(1)?);
+            let (n, batch) = squares(a.dims())?;
+            if out.dims() != a.dims() || info.dims() != batch {
+                return Err(Error::invalid(format!("factors of dims {:?} for {:?}", out.dims(), a.dims())));
+            }
+            let (from, to) = (Stack::new(&a), StackMut::new(&out));
+            for matrix in 0..from.count() {
+                // An upper factor is the conjugate transpose of the lower one of the conjugate transpose.
+                let entry = |i: usize, j: usize| {
+                    if upper { from.get(matrix, j, i).widen().conjugate() } else { from.get(matrix, i, j).widen() }
+                };
+                let (factor, failed) = factor(n, entry);
+                for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    let v = if upper { factor[j * n + i].conjugate() } else { factor[i * n + j] };
+                    to.set(matrix, i, j, v.convert());
+                }
+                info.set_number(matrix, failed as i32);
+            }
+            Ok(())
+        })
+        .for_any_size())
+    })
+}
+
+/// The lower factor, row by row, and the number of the first minor that is not positive.
+fn factor<W: Field>(n: usize, entry: impl Fn(usize, usize) -> W) -> (Vec<W>, usize) {
+    let mut l = vec![W::default(); n * n];
+    for i in 0..n {
+        for j in 0..=i {
+            let products = (0..j).map(|k| l[i * n + k].mul(l[j * n + k].conjugate()));
+            let rest = products.fold(entry(i, j), |rest, product| rest.sub(product));
+            if i == j {
+                let pivot = rest.real();
+                if pivot.is_nan() || pivot <= 0.0 {
+                    return (l, i + 1);
+                }
+                l[i * n + i] = W::from_f64(libm::sqrt(pivot));
+            } else {
+                l[i * n + j] = rest.div(l[j * n + j]);
+            }
+        }
+    }
+    (l, 0)
+}
+
+/// `x` with `a x = b`, or, unless `left`, `x a = b`, by substitution.
+fn triangular_solve(op: &Op<'_>) -> Result<Made, Error> {
+    let (a, b) = (op.must("a")?, op.must("b")?);
+    let (upper, left, unit) = (op.bool("upper")?, op.bool("left")?, op.bool("unitriangular")?);
+    with_dtype!(op.input(a).dtype(), [F32 f32, F64 f64, C64 super::value::C64, C128 C128], T => {
+        Ok(Made::new(move |run| {
+            let (a, b, out) = (run.src::<T>(a)?, run.src::<T>(b)?, run.dst::<T>(0)?);
+            let (n, batch) = squares(a.dims())?;
+            let rank = b.rank();
+            let axis = if left { rank.wrapping_sub(2) } else { rank.wrapping_sub(1) };
+            let fits = rank == a.rank() && b.dims()[..rank - 2] == *batch && b.dims()[axis] == n;
+            if !fits || out.dims() != b.dims() {
+                return Err(Error::invalid(format!("matrices {:?} for a side of {:?}", a.dims(), b.dims())));
+            }
+            // From the right, all is transposed: so is the triangle.
+            let lower = upper != left;
+            let (from, mut outer) = (Stack::new(&a), b.dims().to_vec());
+            outer.remove(axis);
+            let mut number = 0;
+            let lines = outer[rank - 2];
+            for_each_index(&outer, 0..numel(&outer), &mut |at| {
+                let (matrix, line) = (number / lines, b.line(axis, at));
+                number += 1;
+                let entry = |i: usize, j: usize| {
+                    if left { from.get(matrix, i, j).widen() } else { from.get(matrix, j, i).widen() }
+                };
+                let mut x: Vec<_> = line.iter().map(|v| v.widen()).collect();
+                for step in 0..n {
+                    let i = if lower { step } else { n - 1 - step };
+                    let known = if lower { 0..i } else { i + 1..n };
+                    let rest = known.fold(x[i], |rest, j| rest.sub(entry(i, j).mul(x[j])));
+                    x[i] = if unit { rest } else { rest.div(entry(i, i)) };
+                }
+                let to = out.line(axis, at);
+                x.into_iter().enumerate().for_each(|(k, v)| to.set(k, v.convert()));
+            });
+            Ok(())
+        })
+        .for_any_size())
+    })
 }
 
 /// `out[s] = a[s] bt[s]ᵀ + bias`, the sums in the accumulator's type.
@@ -198,5 +413,56 @@ mod tests {
         assert_eq!(alone, on(3));
         let exact: f64 = (0..300).map(|k| f64::from(values(300)[k]) * f64::from(values(300)[k])).sum();
         assert!((f64::from(alone[0]) - exact).abs() < 1e-4 * exact);
+    }
+
+    #[test]
+    fn groups_multiply_alone() {
+        let a = Tensor::new(&[3, 2], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let b = Tensor::new(&[2, 2, 1], vec![1f32, 1.0, 10.0, 100.0]);
+        let spec = op("prims.grouped_mm").tensor("a", a.clone()).tensor("b", b);
+        let spec = spec.tensor("offsets", Tensor::new(&[2], vec![1i32, 3]));
+        assert_eq!(run1(spec.output(Dtype::F32, &[3, 1])).to_vec::<f32>(), [3.0, 430.0, 650.0]);
+        let b = Tensor::new(&[2, 1], vec![1f32, 10.0]);
+        let spec = op("prims.grouped_mm").tensor("a", a).tensor("b", b);
+        let spec = spec.tensor("offsets", Tensor::new(&[2], vec![1i32, 2]));
+        let out = run1(spec.output(Dtype::F32, &[2, 3, 1]));
+        assert_eq!(out.to_vec::<f32>(), [1.0, 3.0, 5.0, 20.0, 40.0, 60.0]);
+    }
+
+    #[test]
+    fn factors_multiply_to_their_matrix() {
+        let a = Tensor::new(&[2, 2], vec![4f64, 9.0, 2.0, 5.0]);
+        let factor = |upper| {
+            let spec = op("prims.cholesky").tensor("a", a.clone()).bool("upper", upper);
+            run(spec.output(Dtype::F64, &[2, 2]).output(Dtype::I32, &[]))
+        };
+        assert_eq!(factor(false)[0].to_vec::<f64>(), [2.0, 0.0, 1.0, 2.0]);
+        assert_eq!(factor(false)[1].to_vec::<i32>(), [0]);
+        // The upper triangle holds another matrix, which is not positive.
+        assert_eq!(factor(true)[1].to_vec::<i32>(), [2]);
+    }
+
+    #[test]
+    fn triangles_are_solved_from_both_sides() {
+        let a = Tensor::new(&[2, 2], vec![2f64, 7.0, 3.0, 4.0]);
+        for (upper, left) in [(false, true), (true, true), (false, false), (true, false)] {
+            let b = Tensor::new(&[2, 2], vec![2f64, 4.0, 4.0, 2.0]);
+            let spec =
+                op("prims.triangular_solve").tensor("a", a.clone()).tensor("b", b).bool("upper", upper);
+            let spec = spec.bool("left", left).bool("unitriangular", false).output(Dtype::F64, &[2, 2]);
+            let x = run1(spec).to_vec::<f64>();
+            let entry = |i: usize, j: usize| match (i, j) {
+                (0, 1) if !upper => 0.0,
+                (1, 0) if upper => 0.0,
+                _ => a.to_vec::<f64>()[i * 2 + j],
+            };
+            let b = [2.0, 4.0, 4.0, 2.0];
+            for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let left_sum: f64 = (0..2).map(|k| entry(i, k) * x[k * 2 + j]).sum();
+                let right_sum: f64 = (0..2).map(|k| x[i * 2 + k] * entry(k, j)).sum();
+                let found = if left { left_sum } else { right_sum };
+                assert!((found - b[i * 2 + j]).abs() < 1e-12, "upper {upper}, left {left}: {x:?}");
+            }
+        }
     }
 }

@@ -165,6 +165,7 @@ mod random;
 mod reduction;
 mod shape;
 mod sort;
+mod transform;
 
 pub use run::Made;
 
@@ -214,6 +215,7 @@ pub fn all() -> impl Iterator<Item = &'static Entry> {
         linalg::KERNELS,
         conv::KERNELS,
         pooling::KERNELS,
+        transform::KERNELS,
     ];
     families.into_iter().flatten()
 }

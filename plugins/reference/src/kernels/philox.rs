@@ -36,7 +36,7 @@ impl Stream {
         let u2 = f64::from(self.word(pair + 1) >> 8) * 2f64.powi(-24);
         let radius = libm::sqrt(-2.0 * libm::log(u1));
         let angle = 2.0 * std::f64::consts::PI * u2;
-        radius * if i % 2 == 0 { libm::cos(angle) } else { libm::sin(angle) }
+        radius * if i.is_multiple_of(2) { libm::cos(angle) } else { libm::sin(angle) }
     }
 }
 

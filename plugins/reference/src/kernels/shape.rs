@@ -46,7 +46,7 @@ fn as_strided(op: &Op<'_>) -> Result<Made, Error> {
     if dims.len() != strides.len() {
         return Err(Error::invalid(format!("strides {strides:?} for dims {dims:?}")));
     }
-    chosen(op, move |window, run| window.as_strided(&dims, &strides, run.int(offset)? as isize))
+    chosen(op, move |window, run| window.restrided(&dims, &strides, run.int(offset)? as isize))
 }
 
 /// Axis `i` of `a` becomes axis `broadcast_dims[i]`; the others, and those of size 1, repeat.
@@ -64,10 +64,10 @@ fn broadcast_in_dim(op: &Op<'_>) -> Result<Made, Error> {
     }
     chosen(op, move |window, _| {
         let mut window = window;
-        for axis in 0..to.len() {
+        for (axis, len) in to.iter().enumerate() {
             window = match axes.iter().position(|named| *named == axis) {
-                None => window.repeat(axis, to[axis]),
-                Some(of) if from[of] == 1 => window.expand(axis, to[axis]),
+                None => window.repeat(axis, *len),
+                Some(of) if from[of] == 1 => window.expand(axis, *len),
                 Some(_) => window,
             };
         }
@@ -275,7 +275,7 @@ fn view_as_complex(op: &Op<'_>) -> Result<Made, Error> {
             return Err(Error::invalid(format!("dims {:?}; the last must be 2", a.dims())));
         }
         let part = |at| a.window(|window| window.select(axis, at));
-        map2(run.pool(), &out, &part(0), &part(1), |re, im| T::from_parts(re, im))
+        map2(run.pool(), &out, &part(0), &part(1), T::from_parts)
     })
     .for_any_size()))
 }

@@ -137,7 +137,7 @@ impl Window {
     }
 
     /// Any dims, strides and first element within a dense tensor.
-    pub fn as_strided(self, dims: &[usize], strides: &[isize], offset: isize) -> Result<Window, Error> {
+    pub fn restrided(self, dims: &[usize], strides: &[isize], offset: isize) -> Result<Window, Error> {
         let count = numel(&self.dims) as isize;
         let reach = |wanted: fn(isize) -> bool| -> isize {
             dims.iter().zip(strides).filter(|(_, s)| wanted(**s)).map(|(d, s)| (*d as isize - 1) * s).sum()

@@ -208,7 +208,7 @@ macro_rules! integers {
             #[inline(always)]
             fn from_f64(v: f64) -> Self {
                 // Above all `i64`, a `u64` still holds it.
-                if $t::MAX as u64 == u64::MAX && v >= 9223372036854775808.0 && v < 18446744073709551616.0 {
+                if $t::MAX as u64 == u64::MAX && (9223372036854775808.0..18446744073709551616.0).contains(&v) {
                     return v as u64 as $t;
                 }
                 cut(v, $cut) as $t
