@@ -13,6 +13,7 @@ use crate::ir::{self, Arg, Faults, Module, Name, RoleKind, Trace, TraceParam, Ty
 use crate::memory::Tensor;
 use crate::run::Value;
 use crate::tensor_files::read_tensors;
+use crate::trainer::{Loss, TrainError};
 
 /// A program that can be compiled. Cloning shares the weights.
 #[derive(Clone, Debug)]
@@ -109,6 +110,16 @@ impl Program {
         }
         self.weights.extend(given);
         Ok(self)
+    }
+
+    /// The program whose only output is that loss of its first output. Weights are shared; a loss with a target takes it
+    /// as an input of that name.
+    pub fn with_loss(&self, loss: Loss) -> Result<Program, Error> {
+        let mut module = Module::clone(&self.module);
+        let fault = |what: &str| Error::from(TrainError::Loss(what.to_owned()));
+        let trace = module.traces.first_mut().ok_or_else(|| fault("there is no trace"))?;
+        loss.append(trace).map_err(|what| fault(&what))?;
+        Ok(Program { module: Arc::new(module), ..self.clone() })
     }
 
     /// The file, if it came from one.

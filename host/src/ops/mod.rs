@@ -30,6 +30,8 @@ pub mod loss;
 pub mod memory;
 pub mod norm;
 pub mod number;
+pub mod objective;
+pub mod optim;
 pub mod pointwise;
 pub mod pool;
 pub mod random;

@@ -24,6 +24,7 @@ static FAMILIES: &[&[&Op]] = &[
     super::pool::OPS,
     super::resample::OPS,
     super::recurrent::OPS,
+    super::optim::OPS,
 ];
 
 struct Table {

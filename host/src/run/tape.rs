@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Parameters that are one tensor: the same memory, dims and strides.
-    fn ties(&self) -> Vec<Vec<ValueId>> {
+    pub(super) fn ties(&self) -> Vec<Vec<ValueId>> {
         let mut groups: Vec<(Tensor, Vec<ValueId>)> = Vec::new();
         for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
             let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else {
