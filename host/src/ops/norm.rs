@@ -115,8 +115,12 @@ pub static TORCH_RMS_NORM: Op = Op {
         let eps = d.call.opt_num("eps")?.unwrap_or_else(|| machine_epsilon(x.dtype()));
         let rstd = rms(b, &x, &axes, &eps)?;
         let rstd = b.keepdim(&rstd, x.dims(), &axes)?;
-        let mut args = vec![d.g()?.arg(), a.arg(), d.call.raw("dims")?, rstd.arg()];
-        args.extend([d.call.raw("weight")?, mask_of(d, &["weight"])?]);
+        // Of complex numbers everything that the cotangent is multiplied by is conjugated.
+        let (a, rstd) = (b.conj(&a)?, b.conj(&rstd)?);
+        let weight = d.call.opt_tensor("weight")?.map(|w| b.conj(&w)).transpose()?;
+        let weight = weight.map_or(Arg::None, |w| w.arg());
+        let args =
+            vec![d.g()?.arg(), a.arg(), d.call.raw("dims")?, rstd.arg(), weight, mask_of(d, &["weight"])?];
         norm_gradients(b, d, "torch.rms_norm_backward", args)
     }),
     aten: &[
