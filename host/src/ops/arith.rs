@@ -46,6 +46,15 @@ impl Builder<'_> {
         broadcast_to(self, x, dims)
     }
 
+    /// The gradient of [`Builder::expand`]: `g` summed to `dims`, from which it was broadcast.
+    pub fn unexpand(&mut self, g: &Tensor, dims: &[Dim]) -> Built {
+        let shift = g.rank() - dims.len().min(g.rank());
+        let is_summed = |i: &usize| *i < shift || (dims[*i - shift].is(1) && !g.dims()[*i].is(1));
+        let summed: Vec<usize> = (0..g.rank()).filter(is_summed).collect();
+        let sum = if summed.is_empty() { g.clone() } else { self.sum(g, &summed)? };
+        self.reshape(&sum, dims)
+    }
+
     /// An elementwise prim of one tensor.
     pub fn unary(&mut self, prim: &str, x: &Tensor) -> Built {
         self.tensor(prim, vec![x.arg()])

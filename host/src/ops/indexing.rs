@@ -176,7 +176,7 @@ pub static INDEX_PUT: Op = Op {
             b.tensor("prims.index_put", vec![g.arg(), indices.clone(), zero.arg(), Arg::Bool(false)])?
         };
         let picked = b.tensor("prims.index", vec![g.arg(), indices])?;
-        let of_values = unbroadcast(b, &picked, values.dims())?;
+        let of_values = b.unexpand(&picked, values.dims())?;
         let n = d.tensors().len();
         let mut all = vec![None; n];
         all[0] = Some(of_a);
@@ -1096,15 +1096,6 @@ fn import_embedding_bag(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
         }
     }
     Ok(results)
-}
-
-/// `x` summed to `dims`, from which it was broadcast.
-fn unbroadcast(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Tensor, OpError> {
-    let shift = x.rank() - dims.len().min(x.rank());
-    let summed: Vec<usize> =
-        (0..x.rank()).filter(|i| *i < shift || (dims[*i - shift].is(1) && !x.dims()[*i].is(1))).collect();
-    let sum = if summed.is_empty() { x.clone() } else { b.sum(x, &summed)? };
-    b.reshape(&sum, dims)
 }
 
 /// `x` with zeros behind it, up to `dims`: a source may be larger than the index that picks from it.
