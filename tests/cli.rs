@@ -116,6 +116,7 @@ fn help_names_everything_that_can_be_typed() {
     let commands: [&[&str]; 16] = [
         &[],
         &["run"],
+        &["train"],
         &["trace"],
         &["explain"],
         &["plan"],
