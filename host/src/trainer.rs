@@ -181,11 +181,6 @@ impl Trainer {
         inner.set_random(random[0], random[1]);
         Ok(())
     }
-
-    /// Asks a step in progress to stop.
-    pub fn cancel(&self) {
-        self.session.cancel();
-    }
 }
 
 /// Names of ops that are told not to train: a bool of the name `train` that is false.

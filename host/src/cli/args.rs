@@ -192,25 +192,31 @@ pub struct TrainArgs {
     pub model: ModelArgs,
     /// Batches, one a file, taken in order and begun again: safetensors with `in0`, `in1`, …, and `target` where the loss
     /// takes one
-    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    #[arg(long, value_name = "FILE", required = true, num_args = 1.., help_heading = "Training")]
     pub data: Vec<PathBuf>,
     /// What is made small
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = "Training")]
     pub loss: LossArg,
     /// Steps in all, those before a --resume included
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = "Training")]
     pub steps: u64,
     /// Where to write parameters and buffers by name, as safetensors; --weights takes them
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
     pub out: PathBuf,
     /// Go on from this checkpoint if it is there; it is written at the end and at Ctrl-C
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
     pub resume: Option<PathBuf>,
     /// Write the checkpoint every N steps, too
-    #[arg(long, value_name = "N", requires = "resume", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "resume",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Training"
+    )]
     pub save_every: Option<u64>,
     /// Log step, loss and seconds to a .csv or .json file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
     pub log: Option<PathBuf>,
     /// The optimiser; its numbers mean what they mean in torch.optim
     #[arg(long, value_enum, help_heading = "Optimizer")]
