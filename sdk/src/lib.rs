@@ -88,7 +88,6 @@ pub use author::__private;
 pub use author::*;
 pub mod dlpack;
 pub mod names;
-pub mod names;
 pub mod rules;
 pub mod testing;
 

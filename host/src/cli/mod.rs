@@ -8,6 +8,7 @@ mod exit;
 mod explain;
 mod failure;
 mod fill;
+mod grad;
 mod log;
 mod ops;
 mod outputs;
@@ -57,6 +58,7 @@ fn described(failure: &Failure, screen: &Screen) -> String {
 fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {
     match &cli.command {
         Command::Run(args) => run::run(args, screen),
+        Command::Grad(args) => grad::run(args, screen),
         Command::Trace(args) => trace::run(args, screen),
         Command::Explain(args) => explain::run(args, screen),
         Command::Plan(args) => plan::run(args, screen),
