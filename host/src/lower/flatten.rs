@@ -154,8 +154,3 @@ fn live(trace: &Trace, body: Vec<(Bsym, Origin)>) -> (Vec<Stmt>, Vec<Origin>) {
     kept.reverse();
     kept.into_iter().map(|(b, o)| (Stmt::Op(b), o)).unzip()
 }
-
-/// A readable name for messages: the value's, as in the trace.
-pub fn name_of(trace: &Trace, v: ValueId) -> Name {
-    trace.value(v).name.clone()
-}
