@@ -34,7 +34,9 @@ pub fn command(torch: Torch) -> Result<(), Failure> {
     tool::run(&mut trace, "print the execution trace")?;
 
     if profile == Profile::Quick {
-        eprintln!("\n# built without optimisation, to be soon there; `cargo xtask dist --no-torch` builds the tree to use");
+        eprintln!(
+            "\n# built without optimisation, to be soon there; `cargo xtask dist --no-torch` builds the tree to use"
+        );
     }
     eprintln!(
         "\n# the same by hand:\n{} run MODEL.pt2 --inputs IN.safetensors --config {preset}",
