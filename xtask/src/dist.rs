@@ -32,7 +32,8 @@ pub enum Profile {
 }
 
 /// Packages over libtorch, with the names of their libraries.
-pub const TORCH_PLUGINS: &[(&str, &str)] = &[("thunderhead-pytorch", "thunderhead_pytorch")];
+pub const TORCH_PLUGINS: &[(&str, &str)] =
+    &[("thunderhead-pytorch", "thunderhead_pytorch"), ("thunderhead-sdpa", "thunderhead_sdpa")];
 
 /// `cargo xtask dist`: builds the tree and says where it is.
 pub fn command(torch: Torch) -> Result<(), Failure> {

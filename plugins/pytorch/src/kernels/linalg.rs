@@ -4,8 +4,8 @@
 
 use thunderhead_sdk::{ArgRef, Dtype, Refusal, TensorDesc};
 
-use crate::aten::{Arg, Reg};
-use crate::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::{Arg, Reg};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
