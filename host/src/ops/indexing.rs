@@ -780,7 +780,7 @@ fn true_elements(
 }
 
 /// Negative indices count from the end.
-fn wrapped(b: &mut Builder<'_>, index: &Tensor, n: &Dim) -> Built {
+pub(super) fn wrapped(b: &mut Builder<'_>, index: &Tensor, n: &Dim) -> Built {
     let negative = b.lt(index, 0)?;
     let from_end = b.add(index, super::arith::size(n))?;
     b.select(&negative, &from_end, index)
@@ -870,15 +870,15 @@ fn index_slices(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>
 }
 
 /// The operands that all scatters share, with at least one dim.
-struct Scatter {
-    a: Tensor,
-    index: Tensor,
-    axis: Arg,
+pub(super) struct Scatter {
+    pub(super) a: Tensor,
+    pub(super) index: Tensor,
+    pub(super) axis: Arg,
     zero_dim: bool,
 }
 
 impl Scatter {
-    fn of(b: &mut Builder<'_>, call: &Call) -> Result<Scatter, OpError> {
+    pub(super) fn of(b: &mut Builder<'_>, call: &Call) -> Result<Scatter, OpError> {
         let (a, index) = (call.tensor("a")?, call.tensor("index")?);
         let axis = Arg::Int(call.axis("axis", a.rank())? as i64);
         let zero_dim = a.rank() == 0;
@@ -886,7 +886,7 @@ impl Scatter {
     }
 
     /// The corner of `src` that the index has places for.
-    fn cut(&self, b: &mut Builder<'_>, call: &Call, src: &Tensor) -> Built {
+    pub(super) fn cut(&self, b: &mut Builder<'_>, call: &Call, src: &Tensor) -> Built {
         let src = at_least_1d(b, src)?;
         if src.rank() != self.index.rank() {
             let (index, src) = (meta::show(self.index.dims()), meta::show(src.dims()));
@@ -903,7 +903,7 @@ impl Scatter {
         Ok(cut)
     }
 
-    fn finish(&self, b: &mut Builder<'_>, out: &Tensor) -> Built {
+    pub(super) fn finish(&self, b: &mut Builder<'_>, out: &Tensor) -> Built {
         b.squeeze(out, if self.zero_dim { &[0] } else { &[] })
     }
 }
