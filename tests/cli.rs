@@ -113,9 +113,10 @@ trace forward(
 #[test]
 fn help_names_everything_that_can_be_typed() {
     let place = Place::new();
-    let commands: [&[&str]; 16] = [
+    let commands: [&[&str]; 17] = [
         &[],
         &["run"],
+        &["train"],
         &["trace"],
         &["explain"],
         &["plan"],

@@ -65,6 +65,10 @@ pub enum Error {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Autodiff(#[from] crate::autodiff::AutodiffError),
+    /// The program cannot be trained so.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Train(#[from] crate::trainer::TrainError),
 }
 
 impl From<SessionError> for Error {

@@ -241,9 +241,18 @@ impl Host {
 
     /// A session whose random ops draw from that seed.
     pub fn compile_seeded(&self, program: &Program, seed: i64) -> Result<Session, Error> {
+        self.compile_with(program, seed, !self.resolved.map_weights.value)
+    }
+
+    /// As [`Host::compile_seeded`]; `copy_weights`: in memory of the session's own, which can be written.
+    pub(crate) fn compile_with(
+        &self,
+        program: &Program,
+        seed: i64,
+        copy_weights: bool,
+    ) -> Result<Session, Error> {
         let bans = Bans::default();
-        let options =
-            SessionOptions { threads: self.threads, seed, copy_weights: !self.resolved.map_weights.value };
+        let options = SessionOptions { threads: self.threads, seed, copy_weights };
         let inner = crate::run::Session::new(
             program.module().clone(),
             program.weights(),

@@ -27,6 +27,7 @@ mod host;
 mod program;
 mod session;
 pub mod tensor_files;
+mod trainer;
 
 pub mod autodiff;
 pub mod claim;
@@ -52,3 +53,5 @@ pub use memory::Tensor;
 pub use program::Program;
 pub use run::Value;
 pub use session::Session;
+pub use thunderhead_manifest::Glob;
+pub use trainer::{AdamNumbers, Loss, Optimizer, Rule, TrainError, TrainOptions, Trainer};

@@ -13,6 +13,7 @@ use crate::ir::{self, Arg, Faults, Module, Name, RoleKind, Trace, TraceParam, Ty
 use crate::memory::Tensor;
 use crate::run::Value;
 use crate::tensor_files::read_tensors;
+use crate::trainer::{Loss, TrainError};
 
 /// A program that can be compiled. Cloning shares the weights.
 #[derive(Clone, Debug)]
@@ -107,8 +108,21 @@ impl Program {
                 unknown.join(", ")
             ));
         }
-        self.weights.extend(given);
+        let own = self.weights.clone();
+        let given: FxHashMap<Name, Tensor> = given.into_iter().collect();
+        self.weights.extend(given.iter().map(|(name, tensor)| (name.clone(), tensor.clone())));
+        keep_ties(&own, &given, &mut self.weights);
         Ok(self)
+    }
+
+    /// The program whose only output is that loss of its first output. Weights are shared; a loss with a target takes it
+    /// as an input of that name.
+    pub fn with_loss(&self, loss: Loss) -> Result<Program, Error> {
+        let mut module = Module::clone(&self.module);
+        let fault = |what: &str| Error::from(TrainError::Loss(what.to_owned()));
+        let trace = module.traces.first_mut().ok_or_else(|| fault("there is no trace"))?;
+        loss.append(trace).map_err(|what| fault(&what))?;
+        Ok(Program { module: Arc::new(module), ..self.clone() })
     }
 
     /// The file, if it came from one.
@@ -214,6 +228,36 @@ impl Program {
     }
 }
 
+/// Names of one tensor in the model stay names of one tensor: those that a file leaves out (such files hold a tensor
+/// once) follow the one that it has, and those that it gives the same elements share them, so that training sees one.
+fn keep_ties(
+    own: &FxHashMap<Name, Tensor>,
+    given: &FxHashMap<Name, Tensor>,
+    weights: &mut FxHashMap<Name, Tensor>,
+) {
+    let lies =
+        |t: &Tensor| (t.operand().addr() as usize, t.dtype(), t.dims().to_vec(), t.strides_elems().to_vec());
+    let mut groups: BTreeMap<_, Vec<&Name>> = BTreeMap::new();
+    for (name, tensor) in own.iter().filter(|(_, t)| t.numel() > 0) {
+        groups.entry(format!("{:?}", lies(tensor))).or_default().push(name);
+    }
+    for mut names in groups.into_values().filter(|names| names.len() > 1) {
+        names.sort_unstable();
+        let Some(first) = names.iter().find_map(|name| given.get(*name)) else { continue };
+        for name in names {
+            if given.get(name).is_none_or(|tensor| same_elements(first, tensor)) {
+                weights.insert(name.clone(), first.clone());
+            }
+        }
+    }
+}
+
+fn same_elements(a: &Tensor, b: &Tensor) -> bool {
+    let alike = a.dtype() == b.dtype() && a.dims() == b.dims();
+    let one = || a.operand().addr() == b.operand().addr() && a.strides_elems() == b.strides_elems();
+    alike && (one() || a.to_bytes().is_ok_and(|x| b.to_bytes().is_ok_and(|y| x == y)))
+}
+
 fn is_trace(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "trace")
 }
@@ -307,6 +351,30 @@ trace forward(
     return %y as \"out0\"
 }
 ";
+
+    #[test]
+    fn names_of_one_tensor_stay_that_with_other_weights() {
+        let tensor = |x: f32| Tensor::from_slice(&[x], &[1]).expect("one element");
+        let named = |all: &[(&str, &Tensor)]| -> FxHashMap<Name, Tensor> {
+            all.iter().map(|(name, t)| (Name::from(*name), (*t).clone())).collect()
+        };
+        let (old, new, again, other) = (tensor(1.0), tensor(2.0), tensor(2.0), tensor(3.0));
+        let own = named(&[("a", &old), ("b", &old), ("c", &tensor(1.0))]);
+        let tied = |given: &[(&str, &Tensor)]| {
+            let given = named(given);
+            let mut weights = own.clone();
+            weights.extend(given.clone());
+            keep_ties(&own, &given, &mut weights);
+            let first = |name: &str| weights[name].to_vec::<f32>().expect("f32")[0];
+            assert_eq!(first("c"), 1.0);
+            let one = weights["a"].operand().addr() == weights["b"].operand().addr();
+            (one, first("a"), first("b"))
+        };
+        assert_eq!(tied(&[("b", &new)]), (true, 2.0, 2.0));
+        assert_eq!(tied(&[("a", &new), ("b", &again)]), (true, 2.0, 2.0));
+        assert_eq!(tied(&[("a", &new), ("b", &other)]), (false, 2.0, 3.0));
+        assert_eq!(tied(&[]), (true, 1.0, 1.0));
+    }
 
     fn program() -> Program {
         Program::from_trace_text("small.trace", TEXT).expect("a good trace")

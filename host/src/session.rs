@@ -99,6 +99,11 @@ impl Session {
         Session { inner, config, bans, retry, executors, checked: Mutex::new(Vec::new()), views }
     }
 
+    /// The session without the config's policies, for what has policies of its own.
+    pub(crate) fn inner(&self) -> &run::Session {
+        &self.inner
+    }
+
     /// The program.
     pub fn module(&self) -> &Module {
         self.inner.module()

@@ -58,6 +58,16 @@ pub mod num {
     pub const TRUEDIV: &str = "num.truediv";
 }
 
+/// `optim.*`
+pub mod optim {
+    /// `optim.adam`
+    pub const ADAM: &str = "optim.adam";
+    /// `optim.adamw`
+    pub const ADAMW: &str = "optim.adamw";
+    /// `optim.sgd`
+    pub const SGD: &str = "optim.sgd";
+}
+
 /// `prims.*`
 pub mod prims {
     /// `prims.abs`

@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A tensor of that filling; complex elements have the filling in both parts.
-fn filled(dtype: Dtype, dims: &[i64], filling: &str, salt: u64) -> Tensor {
+pub fn filled(dtype: Dtype, dims: &[i64], filling: &str, salt: u64) -> Tensor {
     let n = dims.iter().product::<i64>() as usize;
     let parts = if dtype.is_complex() { 2 } else { 1 };
     let mut values: Vec<f64> = (0..n * parts).map(|at| element(dtype, filling, salt, at as u64)).collect();
@@ -192,7 +192,7 @@ fn element(dtype: Dtype, filling: &str, salt: u64, at: u64) -> f64 {
     }
     let unsigned = matches!(dtype, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64);
     match filling {
-        "unit" if inexact => unit * 1.9 - 0.95,
+        "unit" if inexact => 0.025 + unit * 0.95,
         "pos" if inexact => 0.1 + unit * 2.0,
         "pos" => 1.0 + (unit * 4.0).floor(),
         "nonzero" if inexact => {

@@ -112,6 +112,8 @@ fn lay_out(built: &Path, tree: &Path, libtorch: Option<&Libtorch>) -> Result<(),
 
 fn libraries_toml(lib_folder: &Path) -> String {
     let folder = lib_folder.parent().unwrap_or(lib_folder);
+    // LIBTORCH may be relative to the folder that cargo was called in.
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     format!(
         "# Where the libraries lay that these plugins were built against. Read last: `[libraries]` of the config and the\n\
          # LIBTORCH variable come first.\n\

@@ -152,9 +152,10 @@ fn above(lines: &[&str], at: usize) -> (Vec<String>, String) {
 
 /// Whether a line lies inside an attribute that spans several lines.
 fn in_attribute(lines: &[&str], at: usize) -> bool {
-    for line in lines[..=at].iter().rev() {
+    for (back, line) in lines[..=at].iter().rev().enumerate() {
         if line.starts_with("#[") {
-            return true;
+            // One that ends on its own line holds nothing but itself.
+            return back == 0 || !line.ends_with(")]");
         }
         if line.is_empty() || line.starts_with("///") || line.ends_with(")]") {
             return false;

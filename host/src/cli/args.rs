@@ -56,6 +56,8 @@ pub enum LogFormat {
 pub enum Command {
     /// Run a model once
     Run(RunArgs),
+    /// Train a model on batches from files
+    Train(TrainArgs),
     /// Print a program at one stage of its life, in the text form of traces
     Trace(TraceArgs),
     /// Say who takes each op, and why the others do not
@@ -161,6 +163,100 @@ fn tolerance(text: &str) -> Result<f64, String> {
         Ok(value) if value >= 0.0 => Ok(value),
         _ => Err("expected a number from 0 on".to_owned()),
     }
+}
+
+/// What is made small.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LossArg {
+    /// The first output, a single number
+    Out0,
+    /// The mean of the squared differences between the first output and `target`
+    Mse,
+    /// The mean cross entropy of the classes on the last axis of the first output; -100 in `target` is passed over
+    #[value(name = "cross_entropy")]
+    CrossEntropy,
+}
+
+/// An optimiser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OptimizerArg {
+    Sgd,
+    Adam,
+    Adamw,
+}
+
+/// `train`
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// Batches, one a file, taken in order and begun again: safetensors with `in0`, `in1`, …, and `target` where the loss
+    /// takes one
+    #[arg(long, value_name = "FILE", required = true, num_args = 1.., help_heading = "Training")]
+    pub data: Vec<PathBuf>,
+    /// What is made small
+    #[arg(long, value_enum, help_heading = "Training")]
+    pub loss: LossArg,
+    /// Steps in all, those before a --resume included
+    #[arg(long, value_name = "N", help_heading = "Training")]
+    pub steps: u64,
+    /// Where to write parameters and buffers by name, as safetensors; --weights takes them
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
+    pub out: PathBuf,
+    /// Go on from this checkpoint if it is there; it is written at the end and at Ctrl-C
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
+    pub resume: Option<PathBuf>,
+    /// Write the checkpoint every N steps, too
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "resume",
+        value_parser = clap::value_parser!(u64).range(1..),
+        help_heading = "Training"
+    )]
+    pub save_every: Option<u64>,
+    /// Log step, loss and seconds to a .csv or .json file
+    #[arg(long, value_name = "FILE", help_heading = "Training")]
+    pub log: Option<PathBuf>,
+    /// The optimiser; its numbers mean what they mean in torch.optim
+    #[arg(long, value_enum, help_heading = "Optimizer")]
+    pub optimizer: OptimizerArg,
+    /// Learning rate
+    #[arg(long, value_name = "X", default_value_t = 1e-3, help_heading = "Optimizer")]
+    pub lr: f64,
+    /// Weight decay; absent: 0.01 for adamw, else 0
+    #[arg(long, value_name = "X", help_heading = "Optimizer")]
+    pub weight_decay: Option<f64>,
+    /// Parameters without weight decay, by name
+    #[arg(long, value_name = "GLOB", num_args = 1.., help_heading = "Optimizer")]
+    pub no_decay: Vec<String>,
+    /// Make the loss large instead of small
+    #[arg(long, help_heading = "Optimizer")]
+    pub maximize: bool,
+    /// Momentum (sgd)
+    #[arg(long, value_name = "X", help_heading = "Optimizer")]
+    pub momentum: Option<f64>,
+    /// Dampening of the momentum (sgd)
+    #[arg(long, value_name = "X", help_heading = "Optimizer")]
+    pub dampening: Option<f64>,
+    /// Nesterov's momentum (sgd)
+    #[arg(long, help_heading = "Optimizer")]
+    pub nesterov: bool,
+    /// Decay of the moments (adam, adamw); absent: 0.9,0.999
+    #[arg(long, value_name = "X,Y", value_parser = betas, help_heading = "Optimizer")]
+    pub betas: Option<(f64, f64)>,
+    /// Added to the deviation (adam, adamw); absent: 1e-8
+    #[arg(long, value_name = "X", help_heading = "Optimizer")]
+    pub eps: Option<f64>,
+    /// Divide by the largest second moment so far (adam, adamw)
+    #[arg(long, help_heading = "Optimizer")]
+    pub amsgrad: bool,
+}
+
+fn betas(text: &str) -> Result<(f64, f64), String> {
+    let parts =
+        text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    parts.ok_or_else(|| "expected two numbers, as in 0.9,0.999".to_owned())
 }
 
 /// A stage at which a trace can be printed.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use thunderhead::Error;
 use thunderhead::claim::ClaimError;
 use thunderhead::plan::PlanError;
 use thunderhead::run::{CompileError, RunError};
+use thunderhead::{Error, TrainError};
 
 use super::failure::Failure;
 
@@ -42,7 +42,10 @@ impl Failure {
             Failure::Fill { .. } => return Exit::Inputs,
             Failure::Doctor { config: true, .. } => return Exit::Config,
             Failure::Doctor { config: false, .. } => return Exit::PluginLoad,
-            Failure::Read { .. } | Failure::Write { .. } | Failure::PlanFile { .. } => return Exit::Other,
+            Failure::Read { .. }
+            | Failure::Write { .. }
+            | Failure::PlanFile { .. }
+            | Failure::Stopped { .. } => return Exit::Other,
         };
         match error {
             Error::Config(_) => Exit::Config,
@@ -50,6 +53,8 @@ impl Failure {
             Error::Model(_) | Error::Trace(_) => Exit::Model,
             Error::TensorFile(_) | Error::Input(_) | Error::Named(_) | Error::State(_) => Exit::Inputs,
             Error::Autodiff(_) => Exit::Unclaimed,
+            Error::Train(TrainError::Checkpoint(_)) => Exit::Inputs,
+            Error::Train(_) => Exit::Usage,
             Error::Expectation(_) => Exit::Expectation,
             Error::Compile(error) => match &**error {
                 CompileError::Claim(ClaimError::Unclaimed { .. }) => Exit::Unclaimed,

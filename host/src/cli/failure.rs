@@ -44,6 +44,11 @@ pub enum Failure {
     #[diagnostic(code(cli::doctor))]
     Doctor { n_bad: usize, config: bool },
 
+    /// Somebody stopped a training; what was reached is saved.
+    #[error("stopped after {done} of {wanted} steps")]
+    #[diagnostic(code(cli::stopped), help("{advice}"))]
+    Stopped { done: u64, wanted: u64, advice: String },
+
     /// Arguments that are each well formed, but not together.
     #[error("{message}")]
     #[diagnostic(code(cli::usage), help("{advice}"))]

@@ -17,6 +17,7 @@ mod program;
 mod render;
 mod run;
 mod trace;
+mod train;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,7 @@ fn described(failure: &Failure, screen: &Screen) -> String {
 fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {
     match &cli.command {
         Command::Run(args) => run::run(args, screen),
+        Command::Train(args) => train::run(args, screen),
         Command::Trace(args) => trace::run(args, screen),
         Command::Explain(args) => explain::run(args, screen),
         Command::Plan(args) => plan::run(args, screen),

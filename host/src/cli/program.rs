@@ -10,7 +10,7 @@ use thunderhead::ir::Type;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::Compiled;
 use thunderhead::tensor_files::read_inputs;
-use thunderhead::{Error, Host, HostOptions, Look, Program, Session, Value, look};
+use thunderhead::{Error, Host, HostOptions, Look, Program, Session, TrainOptions, Trainer, Value, look};
 
 use super::args::{ConfigArgs, InputArgs, ModelArgs};
 use super::failure::Failure;
@@ -136,6 +136,17 @@ impl Opened {
     pub fn skipped_likes(&self) -> Vec<(String, String)> {
         self.host.skipped_likes()
     }
+}
+
+/// A trainer of the model. Model and config are looked at before any plugin is loaded.
+pub fn open_for_training(
+    model: &ModelArgs,
+    options: &TrainOptions,
+    screen: &Screen,
+) -> Result<Trainer, Failure> {
+    let program = open_program(model, screen)?;
+    let look = usable(&model.config, screen)?;
+    Ok(load(look, screen)?.trainer(&program, options)?)
 }
 
 /// The inputs of the files; with no file at all, all of them from the seed, which is said.

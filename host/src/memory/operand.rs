@@ -42,7 +42,7 @@ impl Operand {
         if !inside || dims.iter().any(|d| *d < 0) {
             return Err(OperandError { dims, strides: strides_elems, low, high, len: bytes.len() });
         }
-        // An empty operand may start anywhere inside, at the end too.
+        // An empty operand may be said to start anywhere: views of empty tensors have offsets as others do.
         let offset_bytes = usize::try_from(offset_bytes).unwrap_or(0).min(bytes.len());
         Ok(Operand { bytes, offset_bytes, elem_bytes, dims, strides_elems })
     }
@@ -88,11 +88,11 @@ impl Operand {
     }
 }
 
-/// First byte touched and one past the last; equal for an empty operand.
+/// First byte touched and one past the last; an empty operand touches none, wherever it is said to start.
 fn extent(offset_bytes: i64, elem_bytes: usize, dims: &[i64], strides: &[i64]) -> (i128, i128) {
     let at = i128::from(offset_bytes);
     if dims.contains(&0) {
-        return (at.max(0), at.max(0));
+        return (0, 0);
     }
     let (mut low, mut high) = (at, at);
     for (d, s) in dims.iter().zip(strides) {

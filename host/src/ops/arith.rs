@@ -46,6 +46,15 @@ impl Builder<'_> {
         broadcast_to(self, x, dims)
     }
 
+    /// The gradient of [`Builder::expand`]: `g` summed to `dims`, from which it was broadcast.
+    pub fn unexpand(&mut self, g: &Tensor, dims: &[Dim]) -> Built {
+        let shift = g.rank() - dims.len().min(g.rank());
+        let is_summed = |i: &usize| *i < shift || (dims[*i - shift].is(1) && !g.dims()[*i].is(1));
+        let summed: Vec<usize> = (0..g.rank()).filter(is_summed).collect();
+        let sum = if summed.is_empty() { g.clone() } else { self.sum(g, &summed)? };
+        self.reshape(&sum, dims)
+    }
+
     /// An elementwise prim of one tensor.
     pub fn unary(&mut self, prim: &str, x: &Tensor) -> Built {
         self.tensor(prim, vec![x.arg()])
@@ -106,6 +115,11 @@ impl Builder<'_> {
         self.binary("prims.ne", a, b)
     }
 
+    /// `a > b`.
+    pub fn gt(&mut self, a: &Tensor, b: impl Into<Operand>) -> Built {
+        self.binary("prims.gt", a, b)
+    }
+
     /// `a < b`.
     pub fn lt(&mut self, a: &Tensor, b: impl Into<Operand>) -> Built {
         self.binary("prims.lt", a, b)
@@ -119,6 +133,11 @@ impl Builder<'_> {
     /// `-a`.
     pub fn neg(&mut self, a: &Tensor) -> Built {
         self.unary("prims.neg", a)
+    }
+
+    /// Complex conjugate; real numbers are their own.
+    pub fn conj(&mut self, a: &Tensor) -> Built {
+        if a.dtype().is_complex() { self.unary("prims.conj", a) } else { Ok(a.clone()) }
     }
 
     /// `1 - a`, rounded once.
@@ -145,6 +164,11 @@ impl Builder<'_> {
     /// `1 / sqrt(a)`.
     pub fn rsqrt(&mut self, a: &Tensor) -> Built {
         self.unary("prims.rsqrt", a)
+    }
+
+    /// Both, of bools.
+    pub fn and(&mut self, a: &Tensor, b: &Tensor) -> Built {
+        self.binary("prims.bitwise_and", a, b)
     }
 
     /// Magnitude.

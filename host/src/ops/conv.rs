@@ -7,7 +7,7 @@ use super::arith::Built;
 use super::aten::{Aten, Import};
 use super::build::{Builder, Tensor};
 use super::norm::mask;
-use super::{Call, Level, Meta, Op, OpError, Sample, Vjp, meta};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Vjp, meta};
 use crate::ir::{Arg, Dim, Type};
 
 /// Every op of this family.
@@ -74,13 +74,9 @@ pub static CONVOLUTION: Op = Op {
     meta: Meta::Fn(convolution_meta),
     vjp: Vjp::Rule(|b, d| {
         let (a, w, g) = (d.call.tensor("a")?, d.call.tensor("w")?, d.g()?);
+        let (a, w) = (b.conj(&a)?, b.conj(&w)?);
         let mask = [d.wants(0), d.wants(1), d.call.has("bias") && d.wants(2)];
-        let mut args = vec![g.arg(), a.arg(), w.arg()];
-        for n in ["stride", "padding", "dilation", "transposed", "output_padding", "groups"] {
-            args.push(d.call.raw(n)?);
-        }
-        args.push(Arg::List(mask.iter().map(|m| Arg::Bool(*m)).collect()));
-        let grads = b.call("prims.convolution_backward", args)?;
+        let grads = gradients(b, d.call, [&g, &a, &w], mask)?;
         let n = d.tensors().len();
         (0..n)
             .map(|i| match grads.get(i).and_then(Arg::value) {
@@ -99,6 +95,7 @@ pub static CONVOLUTION_BACKWARD: Op = Op {
     schema: "(g: Tensor<x>, a: Tensor<x>, w: Tensor<x>, stride: ints, padding: ints, dilation: ints, \
              transposed: bool, output_padding: ints, groups: int, mask: bool[3]) -> (Tensor?, Tensor?, Tensor?)",
     meta: Meta::Fn(convolution_backward_meta),
+    vjp: Vjp::Rule(backward_rule),
     samples: BACKWARD_SAMPLES,
     ..Op::BASE
 };
@@ -155,6 +152,76 @@ pub static TORCH_CONVOLUTION_BACKWARD: Op = Op {
     samples: BACKWARD_SAMPLES,
     ..Op::BASE
 };
+
+/// What a convolution and its backward have in common, as arguments in schema order.
+fn geometry(call: &Call) -> Result<Vec<Arg>, OpError> {
+    ["stride", "padding", "dilation", "transposed", "output_padding", "groups"]
+        .map(|n| call.raw(n))
+        .into_iter()
+        .collect()
+}
+
+/// Gradients in input, weight and bias from `g`, input and weight.
+fn gradients(
+    b: &mut Builder<'_>,
+    call: &Call,
+    [g, a, w]: [&Tensor; 3],
+    mask: [bool; 3],
+) -> Result<Vec<Arg>, OpError> {
+    let mut args = vec![g.arg(), a.arg(), w.arg()];
+    args.extend(geometry(call)?);
+    args.push(Arg::List(mask.iter().map(|m| Arg::Bool(*m)).collect()));
+    b.call("prims.convolution_backward", args)
+}
+
+/// The backward is linear in `g` and in either `w` or `a`: what it gives for the input is a transposed convolution of
+/// `g` and `w`, for the weight a correlation of `g` and `a`, for the bias a sum of `g`.
+fn backward_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let call = d.call;
+    let (g, a, w) = (call.tensor("g")?, call.tensor("a")?, call.tensor("w")?);
+    let (of_a, of_w, of_bias) = (d.cotangent(0), d.cotangent(1), d.cotangent(2));
+    let mut all = vec![None, None, None];
+    if d.wants(0) {
+        let mut total: Option<Tensor> = None;
+        let mut parts = Vec::new();
+        if let Some(of_a) = &of_a {
+            parts.push((of_a.clone(), b.conj(&w)?));
+        }
+        if let Some(of_w) = &of_w {
+            parts.push((b.conj(&a)?, of_w.clone()));
+        }
+        for (x, k) in parts {
+            let mut args = vec![x.arg(), k.arg(), Arg::None];
+            args.extend(geometry(call)?);
+            let part = b.tensor("prims.convolution", args)?;
+            total = Some(match total {
+                Some(t) => b.add(&t, &part)?,
+                None => part,
+            });
+        }
+        if let Some(of_bias) = &of_bias {
+            let others: Vec<usize> = (0..g.rank()).filter(|i| *i != 1).collect();
+            let part = b.spread(of_bias, g.dims(), &others)?;
+            total = Some(match total {
+                Some(t) => b.add(&t, &part)?,
+                None => part,
+            });
+        }
+        all[0] = total;
+    }
+    let g = b.conj(&g)?;
+    let one = |b: &mut Builder<'_>, a: &Tensor, w: &Tensor, at: usize| -> Result<Option<Tensor>, OpError> {
+        let grads = gradients(b, call, [&g, a, w], [at == 0, at == 1, false])?;
+        grads.get(at).and_then(Arg::value).map(|v| b.as_tensor(v)).transpose()
+    };
+    if let (Some(of_w), true) = (&of_w, d.wants(1)) {
+        all[1] = one(b, &a, of_w, 0)?;
+    }
+    if let (Some(of_a), true) = (&of_a, d.wants(2)) {
+        all[2] = one(b, of_a, &w, 1)?;
+    }
+    Ok(all)
+}
 
 const CONV: Op = Op {
     schema: "(a: Tensor, w: Tensor, bias: Tensor? = None, stride: ints = 1, padding: ints|str{same|valid} = 0, \

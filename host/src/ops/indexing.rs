@@ -10,7 +10,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand, Tensor};
 use super::emit::number_for;
 use super::reduction::prim_axis;
-use super::{Call, Level, Meta, Op, OpError, Sample, Traits, Vjp, import, meta};
+use super::{Call, Grad, Level, Meta, Op, OpError, Sample, Traits, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype, Type};
 
 /// Every op of this family.
@@ -176,7 +176,7 @@ pub static INDEX_PUT: Op = Op {
             b.tensor("prims.index_put", vec![g.arg(), indices.clone(), zero.arg(), Arg::Bool(false)])?
         };
         let picked = b.tensor("prims.index", vec![g.arg(), indices])?;
-        let of_values = unbroadcast(b, &picked, values.dims())?;
+        let of_values = b.unexpand(&picked, values.dims())?;
         let n = d.tensors().len();
         let mut all = vec![None; n];
         all[0] = Some(of_a);
@@ -284,6 +284,7 @@ pub static SCATTER_REDUCE: Op = Op {
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int, reduce: str{sum|prod|mean|amax|amin}, \
              include_self: bool) -> Tensor",
     meta: Meta::Fn(scatter_meta),
+    vjp: Vjp::Rule(scatter_reduce_rule),
     traits: Traits::ACCUMULATES,
     samples: &[
         Sample("T[4, 3], i64[2, 3]{0..4}, T[2, 3], axis=0, reduce=\"sum\", include_self=true"),
@@ -348,11 +349,23 @@ pub static EMBEDDING_BACKWARD: Op = Op {
         meta::one(vec![call.dim("n")?, g.dims()[index.rank()].clone()], g.dtype(), &g.ty)
     }),
     vjp: Vjp::Rule(|b, d| {
-        if d.call.has("padding_idx") || d.call.bool("scale_by_freq")? {
-            return Err(d.call.error("has no gradient of its own with padding or scaling by frequency"));
-        }
         let (index, g) = (d.call.tensor("index")?, d.g()?);
-        Ok(vec![Some(b.tensor("prims.embedding", vec![index.arg(), g.arg()])?), None])
+        let mut rows = b.tensor("prims.embedding", vec![index.arg(), g.arg()])?;
+        let last = index.rank();
+        if d.call.bool("scale_by_freq")? {
+            let dims = [index.dims(), &[Dim::Known(1)]].concat();
+            let ones = b.full(&dims, 1.0, g.dtype(), &g.ty.device)?;
+            let args = vec![ones.arg(), index.arg(), d.call.raw("n")?, Arg::None, Arg::Bool(false)];
+            let count = b.tensor("prims.embedding_backward", args)?;
+            let count = b.tensor("prims.embedding", vec![index.arg(), count.arg()])?;
+            rows = b.div(&rows, &count)?;
+        }
+        if let Some(padding) = d.call.opt_int("padding_idx")? {
+            let counted = b.ne(&index, padding)?;
+            let counted = b.unsqueeze(&counted, last)?;
+            rows = b.select(&counted, &rows, 0.0)?;
+        }
+        Ok(vec![Some(rows), None])
     }),
     traits: Traits::ACCUMULATES,
     samples: &[
@@ -1072,16 +1085,17 @@ fn import_embedding_bag(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
         Ok(Arg::Int(n)) => Arg::Int(*n),
         _ => Arg::Int(-1),
     });
-    b.call("torch.embedding_bag", args)
-}
-
-/// `x` summed to `dims`, from which it was broadcast.
-fn unbroadcast(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Tensor, OpError> {
-    let shift = x.rank() - dims.len().min(x.rank());
-    let summed: Vec<usize> =
-        (0..x.rank()).filter(|i| *i < shift || (dims[*i - shift].is(1) && !x.dims()[*i].is(1))).collect();
-    let sum = if summed.is_empty() { x.clone() } else { b.sum(x, &summed)? };
-    b.reshape(&sum, dims)
+    let mut results = b.call("torch.embedding_bag", args)?;
+    // PyTorch's own rules disagree about the dims of what only its backward reads: where the file has others, zeros.
+    for (result, recorded) in results.iter_mut().zip(&c.results).skip(1) {
+        if let (Some(v), Some(Type::Tensor(recorded))) = (result.value(), recorded) {
+            let found = b.as_tensor(v)?;
+            if !equal_dims(found.dims(), &recorded.dims) {
+                *result = b.full(&recorded.dims, 0, found.dtype(), &found.ty.device)?.arg();
+            }
+        }
+    }
+    Ok(results)
 }
 
 /// `x` with zeros behind it, up to `dims`: a source may be larger than the index that picks from it.
@@ -1097,6 +1111,99 @@ fn widened(b: &mut Builder<'_>, x: &Tensor, dims: &[Dim]) -> Result<Tensor, OpEr
         .collect();
     let zero = super::emit::number_for(&super::Num::Int(0), x.dtype());
     b.tensor("prims.pad", vec![x.arg(), zero, Arg::List(config)])
+}
+
+/// What a place got of each of its parts; parts are elements of `src` and, with `include_self`, of `a`. Equal extremes
+/// share evenly.
+fn scatter_reduce_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, src, g, out) = (d.call.tensor("a")?, d.call.tensor("src")?, d.g()?, d.output(0)?);
+    let (index, axis) = (d.call.tensor("index")?, d.call.raw("axis")?);
+    let with_self = d.call.bool("include_self")?;
+    let gather =
+        |b: &mut Builder<'_>, x: &Tensor| b.tensor("prims.gather", vec![x.arg(), index.arg(), axis.clone()]);
+    // `x` at places that the index does not name, 0 at the others.
+    let unnamed = |b: &mut Builder<'_>, x: &Tensor| {
+        let zero = number_for(&super::Num::Float(0.0), x.dtype());
+        b.tensor("prims.scatter", vec![x.arg(), index.arg(), zero, axis.clone()])
+    };
+    let added = |b: &mut Builder<'_>, x: &Tensor, src: &Tensor| {
+        b.tensor("prims.scatter_add", vec![x.arg(), index.arg(), src.arg(), axis.clone()])
+    };
+    let how = match d.call.raw("reduce")? {
+        Arg::Str(how) => how,
+        other => return Err(d.call.error(format!("`reduce` must be a word, found {other:?}"))),
+    };
+    let (of_a, of_src) = match &*how {
+        "sum" => (if with_self { g.clone() } else { unnamed(b, &g)? }, gather(b, &g)?),
+        "mean" => {
+            let ones = b.full(a.dims(), 1.0, a.dtype(), &a.ty.device)?;
+            let ones = if with_self { ones } else { unnamed(b, &ones)? };
+            let each = b.full(src.dims(), 1.0, src.dtype(), &src.ty.device)?;
+            let n = added(b, &ones, &each)?;
+            let share = b.div(&g, &n)?;
+            (if with_self { share.clone() } else { unnamed(b, &g)? }, gather(b, &share)?)
+        }
+        "prod" => {
+            // Products of what is not zero; a single zero has all of that as its slope, of several none has any.
+            let (a_zero, src_zero) = (b.eq(&a, 0.0)?, b.eq(&src, 0.0)?);
+            let src_conj = b.conj(&src)?;
+            let src_factor = b.select(&src_zero, 1.0, &src_conj)?;
+            let ones = b.full(a.dims(), 1.0, a.dtype(), &a.ty.device)?;
+            let a_conj = b.conj(&a)?;
+            let a_factor = if with_self { b.select(&a_zero, 1.0, &a_conj)? } else { ones.clone() };
+            let args = [
+                a_factor.arg(),
+                index.arg(),
+                src_factor.arg(),
+                axis.clone(),
+                Arg::str("prod"),
+                Arg::Bool(true),
+            ];
+            let rest = b.tensor("prims.scatter_reduce", args.to_vec())?;
+            let zeros_of_a = if with_self {
+                b.to(&a_zero, a.dtype())?
+            } else {
+                b.full(a.dims(), 0.0, a.dtype(), &a.ty.device)?
+            };
+            let zeros_of_src = b.to(&src_zero, src.dtype())?;
+            let n_zeros = added(b, &zeros_of_a, &zeros_of_src)?;
+            let whole = b.mul(&g, &rest)?;
+            let (whole_at, n_at) = (gather(b, &whole)?, gather(b, &n_zeros)?);
+            let of_src = of_factor(b, &whole_at, &n_at, &src_factor, &src_zero)?;
+            (
+                if with_self { of_factor(b, &whole, &n_zeros, &a_factor, &a_zero)? } else { unnamed(b, &g)? },
+                of_src,
+            )
+        }
+        _ => {
+            let reached = gather(b, &out)?;
+            let hit = b.eq(&src, &reached)?;
+            let hit_a = b.eq(&a, &out)?;
+            let (n_src, n_a) = (b.to(&hit, src.dtype())?, b.to(&hit_a, a.dtype())?);
+            let n_a = if with_self { n_a } else { unnamed(b, &n_a)? };
+            let n = added(b, &n_a, &n_src)?;
+            let share = b.div(&g, &n)?;
+            let share_at = gather(b, &share)?;
+            let of_src = b.select(&hit, &share_at, 0.0)?;
+            (if with_self { b.select(&hit_a, &share, 0.0)? } else { unnamed(b, &g)? }, of_src)
+        }
+    };
+    Ok(vec![Some(of_a), None, Some(of_src)])
+}
+
+/// The gradient of a factor from `whole`, the cotangent times all that is not zero, and the number of zeros.
+fn of_factor(
+    b: &mut Builder<'_>,
+    whole: &Tensor,
+    n_zeros: &Tensor,
+    factor: &Tensor,
+    is_zero: &Tensor,
+) -> Result<Tensor, OpError> {
+    let (none, one) = (b.eq(n_zeros, 0.0)?, b.eq(n_zeros, 1.0)?);
+    let others = b.div(whole, factor)?;
+    let only = b.and(&one, is_zero)?;
+    let at_zero = b.select(&only, whole, 0.0)?;
+    b.select(&none, &others, &at_zero)
 }
 
 #[cfg(test)]

@@ -52,11 +52,13 @@ pub static LINEAR: Op = Op {
         let (rows, columns) = (flat_rows(b, &g)?, flat_rows(b, &a)?);
         let mut all = vec![None, None];
         if d.wants(0) {
+            let w = b.conj(&w)?;
             let flat = b.matmul(&rows, &w)?;
             all[0] = Some(b.reshape(&flat, a.dims())?);
         }
         if d.wants(1) {
             let turned = b.swap_last(&rows)?;
+            let columns = b.conj(&columns)?;
             all[1] = Some(b.matmul(&turned, &columns)?);
         }
         if d.call.has("bias") {
@@ -452,7 +454,7 @@ fn matmul_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>,
 
 fn adjoint(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
     let turned = b.swap_last(x)?;
-    if x.dtype().is_complex() { b.unary("prims.conj", &turned) } else { Ok(turned) }
+    b.conj(&turned)
 }
 
 /// A tensor as a matrix of its last dim; of one dim it is one row.

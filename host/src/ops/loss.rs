@@ -5,7 +5,7 @@ use super::arith::{Built, all_axes, size};
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Tensor};
 use super::emit::broadcast_to;
-use super::{Call, Level, Op, OpError, Sample, import, meta};
+use super::{Call, Grad, Level, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype};
 
 /// Every op of this family.
@@ -111,6 +111,16 @@ pub static TORCH_MSE_LOSS: Op = Op {
         let l = b.mul(&d, &d)?;
         finish(b, call, &l, p.out)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let p = Pair::of(b, d.call)?;
+        let g = of_elements(b, d, &p)?;
+        let difference = b.sub(&p.a, &p.target)?;
+        let twice = b.mul(&difference, 2.0)?;
+        let twice = b.conj(&twice)?;
+        let of_a = b.mul(&g, &twice)?;
+        let of_target = b.neg(&of_a)?;
+        pair_gradients(b, d, [&of_a, &of_target])
+    }),
     aten: &[Aten { overloads: &["mse_loss.default"], import: Import::Map("a=self target reduction") }],
     samples: PAIR,
     ..Op::BASE
@@ -206,17 +216,33 @@ pub static TORCH_BINARY_CROSS_ENTROPY: Op = Op {
     schema: "(a: Tensor, target: Tensor, weight: Tensor? = None, reduction: str{none|mean|sum} = mean) -> Tensor",
     level: Level::Composite(|b, call| {
         let p = Pair::of(b, call)?;
-        let yes = b.log(&p.a)?;
-        let yes = b.maximum(&yes, -100.0)?;
-        let no = b.neg(&p.a)?;
-        let no = b.unary("prims.log1p", &no)?;
-        let no = b.maximum(&no, -100.0)?;
-        let yes = b.mul(&p.target, &yes)?;
-        let rest = b.sub(&p.target, 1.0)?;
-        let no = b.mul(&rest, &no)?;
-        let l = b.sub(&no, &yes)?;
+        let (yes, no) = likelihoods(b, &p.a)?;
+        let l = unweighted(b, &p, &yes, &no)?;
         let l = weighted(b, call, &l, "weight")?;
         finish(b, call, &l, p.out)
+    }),
+    // In `a` it is `(a - t) / (a (1 - a))`, the divisor no lower than 1e-12: finite at 0 and 1.
+    vjp: Vjp::Rule(|b, d| {
+        let p = Pair::of(b, d.call)?;
+        let g = of_elements(b, d, &p)?;
+        let weighted_g = weighted(b, d.call, &g, "weight")?;
+        let rest = b.one_minus(&p.a)?;
+        let spread = b.mul(&p.a, &rest)?;
+        let spread = b.maximum(&spread, 1e-12)?;
+        let distance = b.sub(&p.a, &p.target)?;
+        let slope = b.div(&distance, &spread)?;
+        let of_a = b.mul(&weighted_g, &slope)?;
+        let (yes, no) = likelihoods(b, &p.a)?;
+        let odds = b.sub(&no, &yes)?;
+        let of_target = b.mul(&weighted_g, &odds)?;
+        let mut all = pair_gradients(b, d, [&of_a, &of_target])?;
+        if let Some(w) = d.call.opt_tensor("weight")? {
+            let l = unweighted(b, &p, &yes, &no)?;
+            let of_weight = b.mul(&g, &l)?;
+            let of_weight = b.unexpand(&of_weight, w.dims())?;
+            all.push(Some(b.to(&of_weight, w.dtype())?));
+        }
+        Ok(all)
     }),
     aten: &[Aten {
         overloads: &["binary_cross_entropy.default"],
@@ -224,6 +250,7 @@ pub static TORCH_BINARY_CROSS_ENTROPY: Op = Op {
     }],
     samples: &[
         Sample("T[2, 3]{0..1}, T[2, 3]{0..1}"),
+        Sample("T[2, 3]{unit}, T[2, 3]{unit}"),
         Sample("T[2, 3]{0..1}, T[2, 3]{0..1}, T[3]{pos}, reduction=\"none\""),
         Sample("T[4]{0..1}, T[4]{0..1}, reduction=\"sum\""),
     ],
@@ -320,6 +347,36 @@ impl Pair {
     }
 }
 
+/// The cotangent of the loss of each element.
+fn of_elements(b: &mut Builder<'_>, d: &Grad<'_>, p: &Pair) -> Built {
+    let g = d.g()?;
+    let mut g = b.to(&g, p.out.acc())?;
+    if d.call.str("reduction")? == "mean" {
+        let all = all_axes(p.a.rank());
+        g = b.div(&g, size(&super::arith::count(p.a.dims(), &all)))?;
+    }
+    b.expand(&g, p.a.dims())
+}
+
+/// Gradients of the operands of a pair, in their own dims and dtypes.
+fn pair_gradients(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    grads: [&Tensor; 2],
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let given = [d.call.tensor("a")?, d.call.tensor("target")?];
+    let mut all = Vec::new();
+    for (at, (g, of)) in grads.into_iter().zip(given).enumerate() {
+        if !d.wants(at) {
+            all.push(None);
+            continue;
+        }
+        let g = b.unexpand(g, of.dims())?;
+        all.push(Some(b.to(&g, of.dtype())?));
+    }
+    Ok(all)
+}
+
 /// Losses of elements reduced as the call says, in the final dtype.
 pub(super) fn finish(
     b: &mut Builder<'_>,
@@ -345,6 +402,23 @@ fn weighted(b: &mut Builder<'_>, call: &Call, losses: &Tensor, name: &str) -> Bu
             b.mul(losses, &w)
         }
     }
+}
+
+/// `log a` and `log(1 - a)`, no lower than -100.
+fn likelihoods(b: &mut Builder<'_>, a: &Tensor) -> Result<(Tensor, Tensor), OpError> {
+    let yes = b.log(a)?;
+    let yes = b.maximum(&yes, -100.0)?;
+    let no = b.neg(a)?;
+    let no = b.unary("prims.log1p", &no)?;
+    Ok((yes, b.maximum(&no, -100.0)?))
+}
+
+/// `(t - 1) log(1 - a) - t log a`.
+fn unweighted(b: &mut Builder<'_>, p: &Pair, yes: &Tensor, no: &Tensor) -> Built {
+    let yes = b.mul(&p.target, yes)?;
+    let rest = b.sub(&p.target, 1.0)?;
+    let no = b.mul(&rest, no)?;
+    b.sub(&no, &yes)
 }
 
 /// `log(1 + exp(-x))`, exact at both ends: `max(-x, 0) + log1p(exp(-|x|))`.
@@ -451,14 +525,14 @@ fn nll(b: &mut Builder<'_>, call: &Call, logp: &Tensor) -> Built {
     }
 }
 
-/// The second result is the sum of the weights met; 0 where nothing is reduced.
+/// The second result is the sum of the weights met; 0 where a batch is not reduced.
 fn import_nll_loss_forward(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
     let reduction = import::reduction(c)?;
     let mut args = import::args(c, &["self", "target", "weight"])?;
     args.extend([reduction.clone(), import::arg(c, "ignore_index")?]);
     let loss = b.call("torch.nll_loss", args)?;
     let (a, target) = (import::tensor(b, c, "self")?, import::tensor(b, c, "target")?);
-    let total = if reduction == Arg::str("none") {
+    let total = if reduction == Arg::str("none") && target.rank() > 0 {
         b.full(&[], 0.0, a.dtype(), &a.ty.device)?
     } else {
         let weight = import::opt_tensor(b, c, "weight")?;

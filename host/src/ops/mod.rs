@@ -34,6 +34,8 @@ pub mod margin;
 pub mod memory;
 pub mod norm;
 pub mod number;
+pub mod objective;
+pub mod optim;
 pub mod patterns;
 pub mod pointwise;
 pub mod pool;

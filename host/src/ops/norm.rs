@@ -7,7 +7,7 @@
 use super::arith::{Built, all_axes, axes_arg, count, size};
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Tensor};
-use super::{Call, Level, Op, OpError, Sample, import, meta};
+use super::{Augmented, Call, Grad, Level, Op, OpError, Sample, Vjp, import, meta};
 use crate::ir::{Arg, Dim, Dtype};
 
 /// Every op of this family.
@@ -34,6 +34,19 @@ pub static TORCH_LAYER_NORM: Op = Op {
         let [out, ..] = layer_norm(b, call)?;
         Ok(vec![out.arg()])
     }),
+    vjp: Vjp::Augmented {
+        forward: |b, call| {
+            let args = ["a", "dims", "weight", "bias", "eps"].map(|n| call.raw(n));
+            with_statistics(b, call, "torch.native_layer_norm", args.into_iter().collect::<Result<_, _>>()?)
+        },
+        backward: |b, d| {
+            let [mean, rstd] = statistics(d)?;
+            let mut args = vec![d.g()?.arg()];
+            args.extend([d.call.raw("a")?, d.call.raw("dims")?, mean, rstd]);
+            args.extend([d.call.raw("weight")?, d.call.raw("bias")?, mask_of(d, &["weight", "bias"])?]);
+            norm_gradients(b, d, "torch.native_layer_norm_backward", args)
+        },
+    },
     aten: &[Aten {
         overloads: &["layer_norm.default"],
         import: Import::Map("a=input dims=normalized_shape weight bias eps"),
@@ -94,6 +107,22 @@ pub static TORCH_RMS_NORM: Op = Op {
           to the next number of the accumulation dtype.",
     schema: "(a: Tensor, dims: dims, weight: Tensor? = None, eps: num? = None) -> Tensor",
     level: Level::Composite(rms_norm),
+    // The reciprocal root mean square is computed again: one sum over what is kept in any case.
+    vjp: Vjp::Rule(|b, d| {
+        let a = d.call.tensor("a")?;
+        let axes = last_axes(d.call, &a)?;
+        let x = b.to(&a, a.dtype().acc())?;
+        let eps = d.call.opt_num("eps")?.unwrap_or_else(|| machine_epsilon(x.dtype()));
+        let rstd = rms(b, &x, &axes, &eps)?;
+        let rstd = b.keepdim(&rstd, x.dims(), &axes)?;
+        // Of complex numbers everything that the cotangent is multiplied by is conjugated.
+        let (a, rstd) = (b.conj(&a)?, b.conj(&rstd)?);
+        let weight = d.call.opt_tensor("weight")?.map(|w| b.conj(&w)).transpose()?;
+        let weight = weight.map_or(Arg::None, |w| w.arg());
+        let args =
+            vec![d.g()?.arg(), a.arg(), d.call.raw("dims")?, rstd.arg(), weight, mask_of(d, &["weight"])?];
+        norm_gradients(b, d, "torch.rms_norm_backward", args)
+    }),
     aten: &[
         Aten {
             overloads: &["rms_norm.default"],
@@ -139,6 +168,21 @@ pub static TORCH_GROUP_NORM: Op = Op {
         let [out, ..] = group_norm(b, call, &a)?;
         Ok(vec![out.arg()])
     }),
+    vjp: Vjp::Augmented {
+        forward: |b, call| {
+            let mut args = vec![call.raw("a")?, call.raw("weight")?, call.raw("bias")?];
+            args.extend(group_sizes(call)?);
+            args.extend([call.raw("groups")?, call.raw("eps")?]);
+            with_statistics(b, call, "torch.native_group_norm", args)
+        },
+        backward: |b, d| {
+            let [mean, rstd] = statistics(d)?;
+            let mut args = vec![d.g()?.arg(), d.call.raw("a")?, mean, rstd, d.call.raw("weight")?];
+            args.extend(group_sizes(d.call)?);
+            args.extend([d.call.raw("groups")?, mask_of(d, &["weight", "bias"])?]);
+            norm_gradients(b, d, "torch.native_group_norm_backward", args)
+        },
+    },
     aten: &[Aten {
         overloads: &["group_norm.default"],
         import: Import::Map("a=input groups=num_groups weight bias eps"),
@@ -288,6 +332,63 @@ pub static TORCH_INSTANCE_NORM: Op = Op {
     ],
     ..Op::BASE
 };
+
+// Gradients.
+
+/// The forward of a norm as the op that gives its statistics, too: results 1 and 2.
+fn with_statistics(b: &mut Builder<'_>, call: &Call, op: &str, args: Vec<Arg>) -> Result<Augmented, OpError> {
+    let results = b.call(op, args).map_err(|e| call.error(e.what))?;
+    let of = |at: usize| {
+        let v = results.get(at).and_then(Arg::value);
+        v.ok_or_else(|| call.error("its forward has no statistics")).and_then(|v| b.as_tensor(v))
+    };
+    let extra = vec![of(1)?, of(2)?];
+    Ok(Augmented { results: results[..1].to_vec(), extra })
+}
+
+fn statistics(d: &Grad<'_>) -> Result<[Arg; 2], OpError> {
+    match d.extra {
+        [mean, rstd] => Ok([mean.arg(), rstd.arg()]),
+        _ => Err(d.call.error("its statistics were not kept")),
+    }
+}
+
+/// Which gradients are wanted: of `a` and of these, those that are there.
+fn mask_of(d: &Grad<'_>, names: &[&str]) -> Result<Arg, OpError> {
+    let mut at = 0;
+    let mut mask = vec![Arg::Bool(d.wants(0))];
+    for name in names {
+        let there = d.call.has(name);
+        at += usize::from(there);
+        mask.push(Arg::Bool(there && d.wants(at)));
+    }
+    Ok(Arg::List(mask))
+}
+
+/// The results of a backward op as gradients of the tensors that are there, in order.
+fn norm_gradients(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    op: &str,
+    args: Vec<Arg>,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let grads = b.call(op, args).map_err(|e| d.call.error(e.what))?;
+    let there = [true, d.call.has("weight"), d.call.has("bias")];
+    let mut all = Vec::new();
+    for (at, _) in there.iter().enumerate().filter(|(_, there)| **there) {
+        all.push(grads.get(at).and_then(Arg::value).map(|v| b.as_tensor(v)).transpose()?);
+    }
+    Ok(all)
+}
+
+/// Batch, channels and the rest of a group norm's input.
+fn group_sizes(call: &Call) -> Result<[Arg; 3], OpError> {
+    let a = call.tensor("a")?;
+    let [n, c, rest @ ..] = a.dims() else {
+        return Err(call.error(format!("`a` is {}, it needs batch and channels", meta::show(a.dims()))));
+    };
+    Ok([Arg::dim(n.clone()), Arg::dim(c.clone()), Arg::dim(Dim::product(rest))])
+}
 
 // Over the last dims.
 

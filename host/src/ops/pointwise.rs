@@ -298,6 +298,13 @@ pub static IMAG: Op = Op {
     doc: "The imaginary part, as a view.",
     schema: "(a: Tensor<c>) -> Tensor<real>",
     meta: Meta::Fn(part_meta),
+    // Im a in the direction i.
+    vjp: Vjp::Rule(|b, d| {
+        unary_rule(b, d, |b, a, _, g| {
+            let g = b.to(g, a.dtype())?;
+            b.mul(&g, Num::Complex(0.0, 1.0))
+        })
+    }),
     traits: Traits::VIEW.and(Traits::CHEAP),
     view: Some(|_, strides, offset| part_view(strides, offset, 1)),
     samples: UNARY,
@@ -746,6 +753,19 @@ pub static TORCH_ELU: Op = Op {
             select(b, &positive, above, below)
         })
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let call = d.call;
+        let (alpha, scale, input_scale) = (call.num("alpha")?, call.num("scale")?, call.num("input_scale")?);
+        slope_rule(b, d, |b, x| {
+            let inner = times(b, x, &input_scale)?;
+            let below = b.exp(&inner)?;
+            let below = times(b, &below, &input_scale)?;
+            let below = times(b, &below, &alpha)?;
+            let below = times(b, &below, &scale)?;
+            let positive = b.gt(x, 0.0)?;
+            b.select(&positive, Operand::Num(scale.clone()), &below)
+        })
+    }),
     aten: &[Aten {
         overloads: &["elu.default", "elu_.default"],
         import: Import::Map("a=self alpha scale input_scale"),
@@ -779,6 +799,10 @@ pub static TORCH_GELU: Op = Op {
     meta: Meta::Fn(|call| {
         gelu_is_tanh(call)?;
         same_as_a(call)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let tanh = gelu_is_tanh(d.call)?;
+        slope_rule(b, d, |b, x| if tanh { gelu_tanh_slope(b, x) } else { gelu_slope(b, x) })
     }),
     aten: &[Aten {
         overloads: &["gelu.default", "gelu_.default"],
@@ -838,6 +862,14 @@ pub static TORCH_HARDSIGMOID: Op = Op {
             emit::binary(b, "prims.div", &gate, 6.0)
         })
     }),
+    vjp: Vjp::Rule(|b, d| {
+        slope_rule(b, d, |b, x| {
+            let (above, below) = (b.gt(x, -3.0)?, b.lt(x, 3.0)?);
+            let inside = b.and(&above, &below)?;
+            let sixth = b.full(x.dims(), 1.0 / 6.0, x.dtype(), &x.ty.device)?;
+            b.select(&inside, &sixth, 0.0)
+        })
+    }),
     aten: &[Aten {
         overloads: &["hardsigmoid.default", "hardsigmoid_.default"],
         import: Import::Map("a=self"),
@@ -857,6 +889,17 @@ pub static TORCH_HARDSWISH: Op = Op {
             emit::binary(b, "prims.div", &y, 6.0)
         })
     }),
+    // At -3 the flat side counts, at 3 the straight one.
+    vjp: Vjp::Rule(|b, d| {
+        slope_rule(b, d, |b, x| {
+            let third = b.mul(x, 1.0 / 3.0)?;
+            let middle = b.add(&third, 0.5)?;
+            let straight = b.ge(x, 3.0)?;
+            let right = b.select(&straight, 1.0, &middle)?;
+            let flat = b.binary("prims.le", x, -3.0)?;
+            b.select(&flat, 0.0, &right)
+        })
+    }),
     aten: &[Aten { overloads: &["hardswish.default", "hardswish_.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..SAME
@@ -872,6 +915,14 @@ pub static TORCH_HARDTANH: Op = Op {
         Ok(vec![emit::binary(b, "prims.minimum", &low, call.num("max")?)?.arg()])
     }),
     meta: Meta::Fn(real_a),
+    // Nothing passes at the limits; NaN does.
+    vjp: Vjp::Rule(|b, d| {
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let low = b.binary("prims.le", &a, d.call.num("min")?)?;
+        let high = b.ge(&a, d.call.num("max")?)?;
+        let out = b.binary("prims.bitwise_or", &low, &high)?;
+        Ok(vec![Some(b.select(&out, 0.0, &g)?)])
+    }),
     aten: &[Aten {
         overloads: &["hardtanh.default", "hardtanh_.default"],
         import: Import::Map("a=self min=min_val max=max_val"),
@@ -946,6 +997,15 @@ pub static TORCH_LEAKY_RELU: Op = Op {
             select(b, &positive, x, below)
         })
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let slope = d.call.num("slope")?;
+        let (a, g) = (d.call.tensor("a")?, d.g()?);
+        let g_wide = b.to(&g, g.dtype().acc())?;
+        let below = times(b, &g_wide, &slope)?;
+        let below = b.to(&below, a.dtype())?;
+        let positive = b.gt(&a, 0.0)?;
+        Ok(vec![Some(b.select(&positive, &g, &below)?)])
+    }),
     aten: &[Aten {
         overloads: &["leaky_relu.default", "leaky_relu_.default"],
         import: Import::Map("a=self slope=negative_slope"),
@@ -996,6 +1056,18 @@ pub static TORCH_MISH: Op = Op {
             let inner = b.tensor("torch.softplus", vec![x.arg()])?;
             let gate = emit::unary(b, "prims.tanh", &inner)?;
             emit::binary(b, "prims.mul", x, gate)
+        })
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        slope_rule(b, d, |b, x| {
+            let inner = b.tensor("torch.softplus", vec![x.arg()])?;
+            let gate = b.unary("prims.tanh", &inner)?;
+            let square = b.mul(&gate, &gate)?;
+            let rest = b.one_minus(&square)?;
+            let s = b.tensor("torch.sigmoid", vec![x.arg()])?;
+            let slope = b.mul(&rest, &s)?;
+            let slope = b.mul(&slope, x)?;
+            b.add(&gate, &slope)
         })
     }),
     aten: &[Aten { overloads: &["mish.default", "mish_.default"], import: Import::Map("a=self") }],
@@ -1108,6 +1180,16 @@ pub static TORCH_SILU: Op = Op {
             emit::binary(b, "prims.mul", x, gate)
         })
     }),
+    // s (1 + x (1 - s)).
+    vjp: Vjp::Rule(|b, d| {
+        slope_rule(b, d, |b, x| {
+            let s = b.tensor("torch.sigmoid", vec![x.arg()])?;
+            let rest = b.one_minus(&s)?;
+            let inner = b.mul(x, &rest)?;
+            let inner = b.add(&inner, 1.0)?;
+            b.mul(&s, &inner)
+        })
+    }),
     aten: &[Aten { overloads: &["silu.default", "silu_.default"], import: Import::Map("a=self") }],
     samples: UNARY,
     ..SAME
@@ -1138,6 +1220,16 @@ pub static TORCH_SOFTPLUS: Op = Op {
             }
             let linear = emit::binary(b, "prims.gt", &scaled, threshold)?;
             select(b, &linear, x, soft)
+        })
+    }),
+    // The sigmoid, which does not overflow where exp does.
+    vjp: Vjp::Rule(|b, d| {
+        let (beta, threshold) = (d.call.num("beta")?, d.call.num("threshold")?);
+        slope_rule(b, d, |b, x| {
+            let scaled = times(b, x, &beta)?;
+            let s = b.tensor("torch.sigmoid", vec![scaled.arg()])?;
+            let linear = b.gt(&scaled, threshold)?;
+            b.select(&linear, 1.0, &s)
         })
     }),
     aten: &[Aten { overloads: &["softplus.default"], import: Import::Map("a=self beta threshold") }],
@@ -1319,6 +1411,7 @@ pub static TORCH_CLAMP_MAX: Op = Op {
     schema: "(a: Tensor, max: Tensor|num) -> Tensor",
     level: Level::Composite(|b, call| limited(b, call, "prims.minimum", "max")),
     meta: Meta::Fn(|call| real_of(call, &[call.operand("a")?, call.operand("max")?])),
+    vjp: Vjp::Rule(|b, d| limits_rule(b, d, None, Some(d.call.operand("max")?))),
     aten: &[Aten {
         overloads: &["clamp_max.default", "clamp_max_.default", "clamp_max.Tensor", "clamp_max_.Tensor"],
         import: Import::Map("a=self max"),
@@ -1333,6 +1426,7 @@ pub static TORCH_CLAMP_MIN: Op = Op {
     schema: "(a: Tensor, min: Tensor|num) -> Tensor",
     level: Level::Composite(|b, call| limited(b, call, "prims.maximum", "min")),
     meta: Meta::Fn(|call| real_of(call, &[call.operand("a")?, call.operand("min")?])),
+    vjp: Vjp::Rule(|b, d| limits_rule(b, d, Some(d.call.operand("min")?), None)),
     aten: &[Aten {
         overloads: &["clamp_min.default", "clamp_min_.default", "clamp_min.Tensor", "clamp_min_.Tensor"],
         import: Import::Map("a=self min"),
@@ -1812,6 +1906,10 @@ pub static TORCH_CLAMP: Op = Op {
         let mut operands = vec![call.operand("a")?];
         operands.extend(clamp_limits(call)?.into_iter().flatten());
         real_of(call, &operands)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let [min, max] = clamp_limits(d.call)?;
+        limits_rule(b, d, min, max)
     }),
     aten: &[Aten {
         overloads: &[
@@ -2498,6 +2596,117 @@ pub(super) fn unary_rule(
 ) -> Result<Vec<Option<Tensor>>, OpError> {
     let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
     Ok(vec![Some(rule(b, &a, &y, &g)?)])
+}
+
+/// The rule of a composite of one tensor `a` whose slope is a function of `a`; halves are computed in f32.
+fn slope_rule(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    slope: impl FnOnce(&mut Builder<'_>, &Tensor) -> Result<Tensor, OpError>,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, g) = (d.call.tensor("a")?, d.g()?);
+    let acc = a.dtype().acc();
+    let (x, g) = (b.to(&a, acc)?, b.to(&g, acc)?);
+    let slope = slope(b, &x)?;
+    let of_a = b.mul(&g, &slope)?;
+    Ok(vec![Some(b.to(&of_a, a.dtype())?)])
+}
+
+/// d (x Phi(x)) = Phi(x) + x phi(x).
+fn gelu_slope(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
+    let inner = b.mul(x, std::f64::consts::FRAC_1_SQRT_2)?;
+    let erf = b.unary("prims.erf", &inner)?;
+    let twice = b.add(&erf, 1.0)?;
+    let distribution = b.mul(&twice, 0.5)?;
+    let square = b.mul(x, x)?;
+    let exponent = b.mul(&square, -0.5)?;
+    let bell = b.exp(&exponent)?;
+    // 1 / sqrt(2 pi).
+    let density = b.mul(&bell, 0.5 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2)?;
+    let moved = b.mul(x, &density)?;
+    b.add(&distribution, &moved)
+}
+
+/// The slope of gelu's approximation `x/2 * (1 + t)`, t = tanh(inner): `(1 + t) / 2 + x/2 * (1 - t^2) * d inner`.
+fn gelu_tanh_slope(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
+    let scale = (2.0 / std::f64::consts::PI).sqrt();
+    let square = b.mul(x, x)?;
+    let cube = b.mul(&square, x)?;
+    let cube = b.mul(&cube, 0.044715)?;
+    let inner = b.add(x, &cube)?;
+    let inner = b.mul(&inner, scale)?;
+    let t = b.unary("prims.tanh", &inner)?;
+    let gate = b.add(&t, 1.0)?;
+    let gate = b.mul(&gate, 0.5)?;
+    let t_square = b.mul(&t, &t)?;
+    let rest = b.one_minus(&t_square)?;
+    let of_inner = b.mul(&square, 3.0 * 0.044715 * scale)?;
+    let of_inner = b.add(&of_inner, scale)?;
+    let half = b.mul(x, 0.5)?;
+    let moved = b.mul(&half, &rest)?;
+    let moved = b.mul(&moved, &of_inner)?;
+    b.add(&gate, &moved)
+}
+
+/// Limits: the gradient passes to `a` inside and at them; outside it goes to a limit that is a tensor, to the upper one
+/// where they cross. NaN passes none.
+fn limits_rule(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    min: Option<Operand>,
+    max: Option<Operand>,
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, g) = (d.call.tensor("a")?, d.g()?);
+    let wide = |b: &mut Builder<'_>, o: &Operand| -> Result<Operand, OpError> {
+        Ok(match o {
+            Operand::Tensor(t) => {
+                let t = b.to(t, g.dtype())?;
+                Operand::Tensor(b.expand(&t, g.dims())?)
+            }
+            number => number.clone(),
+        })
+    };
+    let x = b.to(&a, g.dtype())?;
+    let x = b.expand(&x, g.dims())?;
+    let low = min.as_ref().map(|o| wide(b, o)).transpose()?;
+    let high = max.as_ref().map(|o| wide(b, o)).transpose()?;
+    let above = low.as_ref().map(|low| b.ge(&x, low.clone())).transpose()?;
+    let below = high.as_ref().map(|high| b.binary("prims.le", &x, high.clone())).transpose()?;
+    let inside = match (above, below) {
+        (Some(above), Some(below)) => b.and(&above, &below)?,
+        (one, other) => {
+            one.or(other).ok_or_else(|| d.call.error("one of `min` and `max` at least must be given"))?
+        }
+    };
+    let mut all = Vec::new();
+    let mut masks = vec![(a, Some(inside))];
+    if let (Some(Operand::Tensor(given)), Some(low)) = (&min, &low) {
+        let mut mask = b.binary("prims.lt", &x, low.clone())?;
+        if let Some(high) = &high {
+            let low = low.tensor().cloned().ok_or_else(|| d.call.error("`min` is a tensor"))?;
+            let apart = b.lt(&low, high.clone())?;
+            mask = b.and(&mask, &apart)?;
+        }
+        masks.push((given.clone(), Some(mask)));
+    }
+    if let (Some(Operand::Tensor(given)), Some(Operand::Tensor(high))) = (&max, &high) {
+        let mut mask = b.gt(&x, high)?;
+        if let Some(low) = &low {
+            let crossed = b.lt(high, low.clone())?;
+            mask = b.binary("prims.bitwise_or", &mask, &crossed)?;
+        }
+        masks.push((given.clone(), Some(mask)));
+    }
+    for (at, (of, mask)) in masks.into_iter().enumerate() {
+        let Some(mask) = mask.filter(|_| d.wants(at)) else {
+            all.push(None);
+            continue;
+        };
+        let part = b.select(&mask, &g, 0.0)?;
+        let part = b.unexpand(&part, of.dims())?;
+        all.push(Some(b.to(&part, of.dtype())?));
+    }
+    Ok(all)
 }
 
 /// Gradients of one operand from both, the result and the cotangent.

@@ -95,6 +95,14 @@ pub static AVG_POOL_BACKWARD: Op = Op {
         let pooled = pooled_dims(call, &dims, false)?;
         gradient_of(call, &g, &pooled, dims)
     }),
+    // Pooling is linear: the gradient of its gradient is pooling.
+    vjp: Vjp::Rule(|b, d| {
+        let mut args = vec![d.g()?.arg()];
+        for n in ["window", "stride", "padding", "ceil_mode", "count_include_pad", "divisor"] {
+            args.push(d.call.raw(n)?);
+        }
+        Ok(vec![Some(b.tensor("prims.avg_pool", args)?)])
+    }),
     samples: AVG_BACKWARD,
     ..Op::BASE
 };
@@ -141,6 +149,14 @@ pub static MAX_POOL_BACKWARD: Op = Op {
         let (g, index, dims) = (call.tensor("g")?, call.tensor("index")?, call.dims("dims")?);
         gradient_of(call, &g, index.dims(), dims)
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, index) = (d.g()?, d.call.tensor("index")?);
+        // Indices count over the spatial dims together.
+        let flat = |dims: &[Dim]| [&dims[..2], &[Dim::product(&dims[2..])]].concat();
+        let (x, i) = (b.reshape(&g, &flat(g.dims()))?, b.reshape(&index, &flat(index.dims()))?);
+        let picked = b.tensor("prims.gather", vec![x.arg(), i.arg(), Arg::Int(2)])?;
+        Ok(vec![Some(b.reshape(&picked, index.dims())?), None])
+    }),
     samples: &[
         Sample("T[2, 3, 4], i64[2, 3, 4]{0..7}, dims=[2, 3, 7]"),
         Sample("T[1, 2, 2, 3], i64[1, 2, 2, 3]{0..20}, dims=[1, 2, 4, 5]"),
@@ -181,6 +197,10 @@ pub static ADAPTIVE_AVG_POOL_BACKWARD: Op = Op {
         let outer = batch_and_channels(call, &dims, n)?;
         let pooled = [outer, g.dims().get(2..).unwrap_or_default().to_vec()].concat();
         gradient_of(call, &g, &pooled, dims)
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let (g, pooled) = (d.g()?, d.call.tensor("g")?);
+        Ok(vec![Some(b.tensor("prims.adaptive_avg_pool", vec![g.arg(), Arg::dims(&pooled.dims()[2..])])?)])
     }),
     samples: &[Sample("T[2, 3, 3], dims=[2, 3, 7]"), Sample("T[1, 2, 3, 8], dims=[1, 2, 5, 6]")],
     ..Op::BASE

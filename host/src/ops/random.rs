@@ -7,7 +7,7 @@ use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Num, Operand, Tensor};
 use super::emit::{self, broadcast_to, number_for, to_dtype};
 use super::meta::DEFAULT_FLOAT;
-use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
+use super::{Call, Grad, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::{Arg, Device, Dim, Dtype, NumKind, NumberType, TensorType, Type};
 
 /// Every op of this family.
@@ -146,6 +146,18 @@ pub static TORCH_DROPOUT: Op = Op {
         probability(call)?;
         Ok(vec![Some(Type::Tensor(call.tensor("a")?.ty))])
     }),
+    // With the same seed and offset the same are dropped: the mask need not be kept.
+    vjp: Vjp::Rule(|b, d| {
+        let (_, alpha) = dropout_kind(d.call)?;
+        if alpha {
+            return Ok(vec![Some(of_alpha_dropout(b, d)?)]);
+        }
+        let mut args = vec![d.g()?.arg()];
+        for n in ["p", "train", "kind", "seed", "offset"] {
+            args.push(d.call.raw(n)?);
+        }
+        Ok(vec![Some(b.tensor("torch.dropout", args)?)])
+    }),
     aten: &[
         Aten {
             overloads: &["dropout.default", "dropout_.default"],
@@ -185,6 +197,13 @@ pub static TORCH_NATIVE_DROPOUT: Op = Op {
         let a = call.tensor("a")?;
         let mask = TensorType { dtype: Dtype::Bool, ..(*a.ty).clone() };
         Ok(vec![Some(Type::Tensor(a.ty)), Some(mask.into())])
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None]) };
+        let train = if d.call.has("train") { d.call.raw("train")? } else { Arg::Bool(true) };
+        let mut args = vec![g.arg(), d.call.raw("p")?, train, Arg::str("element")];
+        args.extend([d.call.raw("seed")?, d.call.raw("offset")?]);
+        Ok(vec![Some(b.tensor("torch.dropout", args)?)])
     }),
     aten: &[Aten {
         overloads: &["native_dropout.default"],
@@ -469,13 +488,32 @@ fn dropout(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     // Kept: x * s. Dropped: the floor, moved so that mean and deviation stay: a + b with the constants of the paper.
     let acc = a.dtype().acc();
     let (x, mask) = (to_dtype(b, &a, acc)?, to_dtype(b, &kept, acc)?);
-    let s = if p == 1.0 { 0.0 } else { 1.0 / ((SELU_FLOOR * SELU_FLOOR * p + 1.0) * (1.0 - p)).sqrt() };
+    let s = alpha_scale(p);
     let x = emit::binary(b, "prims.mul", &x, mask.clone())?;
     let x = emit::binary(b, "prims.mul", &x, s)?;
     let shift = emit::binary(b, "prims.mul", &mask, SELU_FLOOR * s)?;
     let shift = emit::binary(b, "prims.add", &shift, SELU_FLOOR * s * (p - 1.0))?;
     let out = emit::binary(b, "prims.add", &x, shift)?;
     Ok(vec![to_dtype(b, &out, a.dtype())?.arg()])
+}
+
+/// The gradient of alpha dropout: scaled where the element was kept, 0 where it was dropped.
+fn of_alpha_dropout(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Tensor, OpError> {
+    let (a, g, p) = (d.call.tensor("a")?, d.g()?, probability(d.call)?);
+    if p == 0.0 || !d.call.bool("train")? {
+        return Ok(g);
+    }
+    let (feature, _) = dropout_kind(d.call)?;
+    let kept = keep(b, d.call, &a, p, feature)?;
+    let wide = to_dtype(b, &g, a.dtype().acc())?;
+    let scaled = b.mul(&wide, alpha_scale(p))?;
+    let of_a = b.select(&kept, &scaled, 0.0)?;
+    to_dtype(b, &of_a, a.dtype())
+}
+
+/// By what alpha dropout multiplies that which it keeps.
+fn alpha_scale(p: f64) -> f64 {
+    if p == 1.0 { 0.0 } else { 1.0 / ((SELU_FLOOR * SELU_FLOOR * p + 1.0) * (1.0 - p)).sqrt() }
 }
 
 /// The mask of what is kept: `u >= p`, one draw an element or a channel.

@@ -529,6 +529,21 @@ pub static TORCH_STD: Op = Op {
         let s = b.sqrt(&v)?;
         Ok(vec![b.to(&s, a.dtype().real())?.arg()])
     }),
+    // d std = d var / (2 std), 0 where that is 0.
+    vjp: Vjp::Rule(|b, d| {
+        let (a, s, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+        let axes = d.call.axes("axes", a.rank())?;
+        let acc = a.dtype().acc();
+        let (s, g) = (b.to(&s, acc.real())?, b.to(&g, acc.real())?);
+        let twice = b.mul(&s, 2.0)?;
+        let of_var = b.div(&g, &twice)?;
+        let still = b.eq(&s, 0.0)?;
+        let of_var = b.select(&still, 0.0, &of_var)?;
+        let of_var = along(b, d, &of_var, &axes)?;
+        let x = b.to(&a, acc)?;
+        let of_a = of_variance(b, d.call, &x, &of_var, &axes)?;
+        Ok(vec![Some(b.to(&of_a, a.dtype())?)])
+    }),
     aten: &[
         Aten {
             overloads: &["std.default", "std.dim"],
@@ -546,6 +561,7 @@ pub static TORCH_VECTOR_NORM: Op = Op {
           smallest magnitude. Without axes all elements are one vector. Its gradient is 0 at the zero vector.",
     schema: "(a: Tensor, ord: num = 2, axes: ints?, keepdim: bool = false, *, dtype: dtype? = None) -> Tensor",
     level: Level::Composite(vector_norm),
+    vjp: Vjp::Rule(norm_rule),
     aten: &[
         Aten {
             overloads: &["linalg_vector_norm.default"],
@@ -568,6 +584,7 @@ pub static TORCH_VECTOR_NORM: Op = Op {
         Sample("T[2, 3], ord=3.5, axes=[0, 1]"),
         Sample("T[]"),
         Sample("T[0]"),
+        Sample("T[2, 3], ord=0.5, axes=[1]"),
         Sample("f32[3], dtype=f64"),
     ],
     ..Op::BASE
@@ -663,6 +680,21 @@ pub static TORCH_LOGSUMEXP: Op = Op {
         let r = logsumexp(b, &wide, &axes)?;
         let r = b.to(&r, out)?;
         Ok(vec![finish(b, call, &r, a.dims(), &axes)?.arg()])
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let a = d.call.tensor("a")?;
+        let axes = d.call.axes("axes", a.rank())?;
+        let acc = a.dtype().acc();
+        let (y, g) = (along(b, d, &d.output(0)?, &axes)?, along(b, d, &d.g()?, &axes)?);
+        let (x, y, g) = (b.to(&a, acc)?, b.to(&y, acc)?, b.to(&g, acc)?);
+        // Of nothing but -inf the sum is -inf, and each share 0 rather than NaN.
+        let none = b.eq(&y, f64::NEG_INFINITY)?;
+        let y = b.select(&none, 0.0, &y)?;
+        let lower = b.sub(&x, &y)?;
+        let share = b.exp(&lower)?;
+        let share = b.conj(&share)?;
+        let of_a = b.mul(&g, &share)?;
+        Ok(vec![Some(b.to(&of_a, a.dtype())?)])
     }),
     aten: &[Aten {
         overloads: &["logsumexp.default", "special_logsumexp.default"],
@@ -1452,7 +1484,9 @@ fn product_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>
     let is_zero = b.eq(&a, 0.0)?;
     let zeros = b.to(&is_zero, a.dtype())?;
     let n_zeros = b.sum(&zeros, &axes)?;
-    let filled = b.select(&is_zero, 1.0, &a)?;
+    // Of complex numbers everything that the cotangent is multiplied by is conjugated.
+    let factors = b.conj(&a)?;
+    let filled = b.select(&is_zero, 1.0, &factors)?;
     let rest = b.reduce("prims.prod", &filled, &axes)?;
     let of_rest = b.mul(&g, &rest)?;
     let n_zeros = b.spread(&n_zeros, a.dims(), &axes)?;
@@ -1463,6 +1497,65 @@ fn product_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>
     let only = b.binary("prims.bitwise_and", &one, &is_zero)?;
     let at_zero = b.select(&only, &of_rest, 0.0)?;
     Ok(vec![Some(b.select(&none, &by_division, &at_zero)?)])
+}
+
+/// What has the dims of a result, repeated along the reduced axes.
+fn along(b: &mut Builder<'_>, d: &Grad<'_>, r: &Tensor, axes: &[usize]) -> Built {
+    let a = d.call.tensor("a")?;
+    // With `keepdim` the axes are there, of size 1.
+    if r.rank() == a.rank() { b.expand(r, a.dims()) } else { b.spread(r, a.dims(), axes) }
+}
+
+/// `g`, which has the dims of `x`, times 2 (x - mean) / (n - correction).
+fn of_variance(b: &mut Builder<'_>, call: &Call, x: &Tensor, g: &Tensor, axes: &[usize]) -> Built {
+    let n = super::arith::count(x.dims(), axes);
+    let g = b.to(g, x.dtype())?;
+    let mean = b.mean(x, axes)?;
+    let mean = b.spread(&mean, x.dims(), axes)?;
+    let deviation = b.sub(x, &mean)?;
+    let free = match (n.known(), call.float("correction")) {
+        (Some(n), Ok(c)) => (n as f64 - c).max(0.0),
+        _ => return Err(call.error("the number of elements must be known for its gradient")),
+    };
+    let g = b.mul(&g, 2.0 / free)?;
+    b.mul(&g, &deviation)
+}
+
+/// The direction of each element times `(|x| / norm)^(ord - 1)`; an infinite order's gradient is shared evenly by those
+/// that have the norm. 0 where the element is 0, and so at the zero vector.
+fn norm_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
+    let (a, y, g) = (d.call.tensor("a")?, d.output(0)?, d.g()?);
+    let axes = d.call.axes("axes", a.rank())?;
+    let ord = d.call.float("ord")?;
+    let acc = d.call.opt_dtype("dtype")?.unwrap_or(a.dtype()).acc();
+    if ord == 0.0 {
+        return Ok(vec![None]);
+    }
+    let x = b.to(&a, acc)?;
+    let (y, g) = (along(b, d, &y, &axes)?, along(b, d, &g, &axes)?);
+    let (y, g) = (b.to(&y, acc.real())?, b.to(&g, acc.real())?);
+    let size = b.abs(&x)?;
+    let zero = b.eq(&size, 0.0)?;
+    let divisor = b.select(&zero, 1.0, &size)?;
+    let share = if ord.is_infinite() {
+        let hit = b.eq(&size, &y)?;
+        let ones = b.to(&hit, acc.real())?;
+        let n = b.sum(&ones, &axes)?;
+        let n = b.spread(&n, a.dims(), &axes)?;
+        let each = b.div(&g, &n)?;
+        b.select(&hit, &each, 0.0)?
+    } else if ord == 1.0 {
+        g
+    } else {
+        let ratio = b.div(&size, &y)?;
+        let weight = if ord == 2.0 { ratio } else { b.binary("prims.pow", &ratio, ord - 1.0)? };
+        b.mul(&g, &weight)?
+    };
+    let share = b.select(&zero, 0.0, &share)?;
+    let (share, divisor) = (b.to(&share, acc)?, b.to(&divisor, acc)?);
+    let direction = b.div(&x, &divisor)?;
+    let of_a = b.mul(&share, &direction)?;
+    Ok(vec![Some(b.to(&of_a, a.dtype())?)])
 }
 
 /// d var = 2 (a - mean) / (n - correction), d mean = 1 / n.
@@ -1476,17 +1569,8 @@ fn variance_rule(
     let n = super::arith::count(a.dims(), &axes);
     let mut total: Option<Tensor> = None;
     if let Some(g) = of_var {
-        let g = b.to(&g, a.dtype())?;
-        let mean = b.mean(&a, &axes)?;
-        let mean = b.spread(&mean, a.dims(), &axes)?;
-        let deviation = b.sub(&a, &mean)?;
-        let free = match (n.known(), d.call.float("correction")) {
-            (Some(n), Ok(c)) => (n as f64 - c).max(0.0),
-            _ => return Err(d.call.error("the number of elements must be known for its gradient")),
-        };
-        let g = b.mul(&g, 2.0 / free)?;
         let g = b.spread(&g, a.dims(), &axes)?;
-        total = Some(b.mul(&g, &deviation)?);
+        total = Some(of_variance(b, d.call, &a, &g, &axes)?);
     }
     if let Some(g) = of_mean {
         let g = b.to(&g, a.dtype())?;

@@ -213,6 +213,9 @@ pub static SLICE: Op = Op {
     vjp: Vjp::Rule(|b, d| {
         let (a, g) = (d.call.tensor("a")?, d.g()?);
         let (start, step) = (d.call.dims("start")?, d.call.ints("step")?);
+        if a.rank() == 0 {
+            return Ok(vec![Some(g)]);
+        }
         Ok(vec![Some(unsliced(b, &a, &g, &start, &step)?)])
     }),
     view: Some(slice_view),

@@ -35,6 +35,7 @@ static FAMILIES: &[&[&Op]] = &[
     super::pool::OPS,
     super::resample::OPS,
     super::recurrent::OPS,
+    super::optim::OPS,
 ];
 
 struct Table {

@@ -563,6 +563,20 @@ impl Build<'_> {
         Ok(View { buffer, dtype: t.dtype, strides: contiguous_strides(&dims), dims, offset_bytes: 0 })
     }
 
+    /// A result made here whose size is the kernel's to say.
+    fn sized_by_kernel(&self, v: ValueId) -> Option<View> {
+        let buffer = *self.buffer_of.get(&v)?;
+        let ty = self.trace.ty(v).tensor()?;
+        let dims = vec![0; ty.dims.len()];
+        (self.plan.buffers[buffer].place == Place::ByKernel).then(|| View {
+            buffer,
+            dtype: ty.dtype,
+            strides: contiguous_strides(&dims),
+            dims,
+            offset_bytes: 0,
+        })
+    }
+
     fn bytes_of(&self, dims: &[i64], dtype: Dtype, v: ValueId) -> Result<u64, PlanError> {
         crate::memory::tensor::checked_numel(dims)
             .and_then(|n| n.checked_mul(dtype.size_bytes()))
@@ -686,7 +700,10 @@ impl Build<'_> {
             if self.plan.results.contains_key(&v) {
                 continue;
             }
-            let view = self.view(v)?;
+            let view = match self.sized_by_kernel(v) {
+                Some(view) => view,
+                None => self.view(v)?,
+            };
             let result = self.result(v, view, &mut taken)?;
             self.plan.results.insert(v, result);
         }

@@ -51,6 +51,10 @@ pub enum RunError {
         help("call backward before anything writes the parameter, or run the forward again")
     )]
     Changed(Name),
+    /// Some parameters are a step ahead of the others.
+    #[error("a step failed after some parameters were updated: they do not belong together any more")]
+    #[diagnostic(code(run::mixed), help("begin again from the last checkpoint (`--resume`)"))]
+    Mixed,
     /// A value that a step needs is not there: a fault of this program.
     #[error("internal: {0}")]
     #[diagnostic(

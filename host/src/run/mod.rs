@@ -9,6 +9,7 @@ pub mod instance;
 pub mod numbers;
 pub mod session;
 pub mod tape;
+pub mod train;
 pub mod value;
 
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub use instance::RunError;
 
 pub use session::{Session, SessionError, SessionOptions, StateError};
 pub use tape::{Differentiated, Forward, GradRequest, Tape};
+pub use train::Updater;
 pub use value::Value;

@@ -49,6 +49,10 @@ pub enum StateError {
     #[error("the program has no state called `{0}`")]
     #[diagnostic(code(state::unknown), help("state files hold the buffers that the program writes, by name"))]
     Unknown(String),
+    /// State that must be given is not.
+    #[error("there is no `{0}` in the state that was given")]
+    #[diagnostic(code(state::missing), help("give a file that the same model and optimiser have written"))]
+    Missing(String),
     /// Another shape or dtype.
     #[error("state `{name}` is {wanted}, {found} was given")]
     #[diagnostic(code(state::differs), help("give a tensor of the same dims and dtype"))]
@@ -522,40 +526,98 @@ impl Session {
     /// Replaces state by name; nothing changes where any of it does not fit.
     pub fn set_state(&self, state: &BTreeMap<String, Tensor>) -> Result<(), SessionError> {
         let _writing = lock(&self.writing);
-        let params = self.params.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut targets = Vec::new();
-        let mut offset = None;
-        for (name, tensor) in state {
-            if name == "rng.offset" {
-                offset = tensor.to_vec::<i64>()?.first().copied();
-                continue;
-            }
-            let at = self
-                .trace()
-                .params
-                .iter()
-                .position(|p| is_weight(p.role.kind) && p.role.name.as_deref() == Some(name.as_str()));
-            let Some(source) = at.and_then(|i| params[i].as_ref()) else {
-                return Err(StateError::Unknown(name.clone()).into());
-            };
-            if source.tensor.dtype() != tensor.dtype() || source.tensor.dims() != tensor.dims() {
-                return Err(StateError::Differs {
-                    name: name.clone(),
-                    wanted: described(&source.tensor),
-                    found: described(tensor),
-                }
-                .into());
-            }
-            targets.push((source.tensor.operand().clone(), tensor.operand().clone()));
-        }
-        for (to, from) in targets {
-            copy_operand(&to, &from);
-        }
+        let mut state = state.clone();
+        let offset = match state.remove("rng.offset") {
+            Some(tensor) => tensor.to_vec::<i64>()?.first().copied(),
+            None => None,
+        };
+        let written = written_params(self.trace());
+        self.replace(&state, &|at| written.contains(&at))?;
         if let Some(offset) = offset {
             lock(&self.stream).offset = offset;
         }
         Ok(())
     }
+
+    /// Parameters and buffers by name, as they are now, sharing nothing.
+    pub fn parameters(&self) -> Result<BTreeMap<String, Tensor>, SessionError> {
+        let _writing = lock(&self.writing);
+        let mut parameters = BTreeMap::new();
+        for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
+            if let (true, Some(source), Some(name)) = (is_trained(p.role.kind), source, &p.role.name) {
+                parameters.insert(name.to_string(), source.tensor.to_owned_copy()?);
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// Replaces parameters and buffers by name; nothing changes where any of it does not fit. The session must hold
+    /// them in memory of its own ([`SessionOptions::copy_weights`]). A tape made before cannot be used any more where it
+    /// needs what was replaced.
+    pub fn set_parameters(&self, parameters: &BTreeMap<String, Tensor>) -> Result<(), SessionError> {
+        let _writing = lock(&self.writing);
+        self.replace(parameters, &|at| is_trained(self.trace().params[at].role.kind))
+    }
+
+    /// Writes tensors over those weights of the same names that `may` be written.
+    fn replace(
+        &self,
+        tensors: &BTreeMap<String, Tensor>,
+        may: &dyn Fn(usize) -> bool,
+    ) -> Result<(), SessionError> {
+        let params = self.snapshot();
+        let mut copies = Vec::new();
+        for (name, tensor) in tensors {
+            let named =
+                |(at, p): (usize, &crate::ir::TraceParam)| p.role.name.as_deref() == Some(name) && may(at);
+            let at = self.trace().params.iter().enumerate().position(named);
+            let Some((at, source)) = at.and_then(|at| Some((at, params[at].as_ref()?))) else {
+                return Err(StateError::Unknown(name.clone()).into());
+            };
+            check_like(name, &source.tensor, tensor)?;
+            if source.tensor.operand().bytes().is_file() {
+                return Err(
+                    RunError::Internal(format!("`{name}` lies in a file and cannot be written")).into()
+                );
+            }
+            copies.push((at, source.tensor.operand().clone(), tensor.operand().clone()));
+        }
+        for (at, to, from) in copies {
+            copy_operand(&to, &from);
+            self.has_written(at);
+        }
+        Ok(())
+    }
+
+    /// Says that the memory of a parameter was written: everything that shares it has a new version.
+    pub(super) fn has_written(&self, at: usize) {
+        let mut params = self.params.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(bytes) = params[at].as_ref().map(|source| source.tensor.operand().bytes().clone()) else {
+            return;
+        };
+        for source in params.iter_mut().flatten().filter(|s| s.tensor.operand().bytes().same(&bytes)) {
+            source.version += 1;
+        }
+    }
+
+    /// Seed and offset of the random stream.
+    pub fn random(&self) -> (i64, i64) {
+        let stream = lock(&self.stream);
+        (stream.seed, stream.offset)
+    }
+
+    /// Sets seed and offset of the random stream.
+    pub fn set_random(&self, seed: i64, offset: i64) {
+        self.set_stream(RandomStream { seed, offset });
+    }
+}
+
+/// Refuses a tensor of another dtype or other dims.
+pub(super) fn check_like(name: &str, wanted: &Tensor, given: &Tensor) -> Result<(), StateError> {
+    if wanted.dtype() == given.dtype() && wanted.dims() == given.dims() {
+        return Ok(());
+    }
+    Err(StateError::Differs { name: name.to_owned(), wanted: described(wanted), found: described(given) })
 }
 
 /// The trace's outputs.
@@ -608,6 +670,11 @@ fn first_trace(module: &Module) -> Result<&Trace, SessionError> {
 
 fn is_weight(kind: RoleKind) -> bool {
     matches!(kind, RoleKind::Param | RoleKind::Buffer | RoleKind::State | RoleKind::Const)
+}
+
+/// What a model learns, on purpose or by the way.
+fn is_trained(kind: RoleKind) -> bool {
+    matches!(kind, RoleKind::Param | RoleKind::Buffer | RoleKind::State)
 }
 
 /// Indices of parameters that the trace writes.

@@ -62,8 +62,12 @@ pub struct Differentiated {
     pub(super) forward: Arc<Ready>,
     /// Compiled at the first backward, when it is known how the saved values lie.
     pub(super) backward: OnceLock<Arc<Ready>>,
-    compiling: Mutex<()>,
+    /// The same for other sizes that only a run tells, the latest last. Held while one is compiled.
+    resized: Mutex<Vec<Arc<Ready>>>,
 }
+
+/// Backwards kept for sizes that only a run tells.
+const RESIZED: usize = 32;
 
 /// A value that the backward needs.
 #[derive(Clone)]
@@ -120,14 +124,14 @@ impl Session {
             traces,
             forward,
             backward: OnceLock::new(),
-            compiling: Mutex::new(()),
+            resized: Mutex::new(Vec::new()),
         });
         self.cache_grad(inputs, &bindings, request, program.clone());
         Ok(program)
     }
 
     /// Parameters that are one tensor: the same memory, dims and strides.
-    fn ties(&self) -> Vec<Vec<ValueId>> {
+    pub(super) fn ties(&self) -> Vec<Vec<ValueId>> {
         let mut groups: Vec<(Tensor, Vec<ValueId>)> = Vec::new();
         for (p, source) in self.trace().params.iter().zip(self.snapshot()) {
             let Some(Source { tensor, .. }) = source.filter(|_| p.role.kind == RoleKind::Param) else {
@@ -289,16 +293,23 @@ impl Tape<'_> {
     }
 
     fn compiled(&self, sources: &[Option<Source>]) -> Result<Arc<Ready>, SessionError> {
-        if let Some(ready) = self.program.backward.get() {
+        let fits = |ready: &&Arc<Ready>| ready.compiled.sizes == self.sizes;
+        if let Some(ready) = self.program.backward.get().filter(fits) {
             return Ok(ready.clone());
         }
-        let _compiling = lock(&self.program.compiling);
-        if let Some(ready) = self.program.backward.get() {
+        let mut resized = lock(&self.program.resized);
+        if let Some(ready) = self.program.backward.get().filter(fits).or_else(|| resized.iter().find(fits)) {
             return Ok(ready.clone());
         }
         let trace = crate::passes::run(self.program.traces.backward.clone());
         let ready = self.session.compile_prepared(trace, &self.sizes, sources)?;
-        Ok(self.program.backward.get_or_init(|| ready).clone())
+        if self.program.backward.set(ready.clone()).is_err() {
+            if resized.len() == RESIZED {
+                resized.remove(0);
+            }
+            resized.push(ready.clone());
+        }
+        Ok(ready)
     }
 }
 

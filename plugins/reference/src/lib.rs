@@ -27,6 +27,10 @@ impl Executor for Reference {
         }
         Ok(Box::new((entry.make)(op)?.with_numbers(op.n_numbers())))
     }
+
+    fn selftest(&self) -> Result<(), Error> {
+        kernels::selftest()
+    }
 }
 
 thunderhead_sdk::define_plugin! {
@@ -72,8 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_op_gets_no_kernel() {
+    fn the_plugin_answers_for_itself() {
         let host = thunderhead_sdk::testing::Host::from_entry(entry(), "reference", &[]).expect("made");
+        host.selftest().expect("this machine computes as all do");
         let error = host.kernel(&thunderhead_sdk::testing::OpSpec::new("torch.exp")).expect_err("no prim");
         assert!(error.message().contains("torch.exp"));
     }

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use thunderhead_abi::basic::Items;
 use thunderhead_abi::tensor::{TensorView, UNKNOWN, view_flags};
 
-/// Checks a view from the host, so that [`Shape`] can be made of it without looking again.
+/// Checks a view from the host, so that [`View`] can be made of it without looking again.
 ///
 /// # Safety
 /// The view's pointers must be null or readable.

@@ -140,6 +140,20 @@ fn add_products<T: Arith>(a: &[[T; ROWS]], b: &[[T; COLUMNS]], sums: &mut [[T; C
     add_products_plain(a, b, sums);
 }
 
+/// That the loops chosen for this machine give the bits of the plain ones.
+pub fn selftest() -> Result<(), Error> {
+    let term = |k: usize, i: usize| ((k * 31 + i * 17) % 97) as f32 * 0.37 - 11.0;
+    let a: Vec<[f32; ROWS]> = (0..DEPTH).map(|k| std::array::from_fn(|i| term(k, i))).collect();
+    let b: Vec<[f32; COLUMNS]> = (0..DEPTH).map(|k| std::array::from_fn(|j| term(j, k))).collect();
+    let (mut chosen, mut plain) = ([[0f32; COLUMNS]; ROWS], [[0f32; COLUMNS]; ROWS]);
+    add_products(&a, &b, &mut chosen);
+    add_products_plain(&a, &b, &mut plain);
+    if chosen.as_flattened().iter().zip(plain.as_flattened()).all(|(a, b)| a.to_bits() == b.to_bits()) {
+        return Ok(());
+    }
+    Err(Error::internal("vector loops and plain ones give different products"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::pool::Alone;

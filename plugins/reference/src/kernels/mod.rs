@@ -225,6 +225,13 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     all().find(|entry| entry.name == name)
 }
 
+/// That this machine computes what every other does: the random stream's published block, and the widest vector loops
+/// against the plain ones.
+pub fn selftest() -> Result<(), Error> {
+    philox::selftest()?;
+    gemm::selftest()
+}
+
 pub(crate) fn not_taken(dtype: Dtype) -> Error {
     Error::unsupported(format!("no kernel for {dtype}"))
 }

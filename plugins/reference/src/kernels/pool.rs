@@ -34,7 +34,7 @@ impl dyn Pool + '_ {
         }
     }
 
-    /// As [`Pool::split`], for chunks that may fail; of several failures the first in order is reported.
+    /// As `split`, for chunks that may fail; of several failures the first in order is reported.
     pub fn try_split(
         &self,
         n: usize,

@@ -128,8 +128,7 @@ fn searchsorted(op: &Op<'_>) -> Result<Made, Error> {
             found.push(low as i64);
         });
         super::convert::convert(run.pool(), &*out, &Src::from_vec(found, values.dims()))
-    })
-    .for_any_size()))
+    })))
 }
 
 #[cfg(test)]
