@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use thunderhead::tensor_files::read_tensors;
+use thunderhead::tensor_files::{read_tensors, write_tensors};
+use thunderhead::{Program, Tensor};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -113,10 +114,11 @@ trace forward(
 #[test]
 fn help_names_everything_that_can_be_typed() {
     let place = Place::new();
-    let commands: [&[&str]; 17] = [
+    let commands: [&[&str]; 18] = [
         &[],
         &["run"],
         &["train"],
+        &["grad"],
         &["trace"],
         &["explain"],
         &["plan"],
@@ -382,5 +384,217 @@ mod with_reference {
         );
         let args = ["run", "small.trace", "--config", "./t.toml", "--weights", "weights.safetensors"];
         check("unclaimed", &place, &place.run(&args));
+    }
+}
+
+mod gradients {
+    use super::*;
+
+    /// A loss with everything that decides what has a gradient: inputs that are floating and not, parameters that are
+    /// frozen and not, and one that nothing reaches.
+    const LOSS: &str = "\
+thunderhead trace 1.0
+
+trace forward(
+    %x: f64[2, 3] input \"in0\",
+    %n: i64[2] input \"in1\",
+    %w: f64[4, 3] param \"head.weight\",
+    %b: f64[4] param \"head.bias\",
+    %scale: f64[4] param \"scale\" frozen,
+    %unused: f64[2] param \"unused\",
+    %table: f64[4] buffer \"table\",
+) stage acquired model \"loss\" {
+    %h: f64[2, 4] = torch.linear(%x, %w, %b)
+    %t: f64[2, 4] = torch.tanh(%h)
+    %s: f64[2, 4] = torch.mul(%t, %scale)
+    %e: f64[2, 4] = torch.exp(%s)
+    %c: f64[2, 4] = torch.add(%e, %table)
+    %d: f64[2, 4] = torch.mul(%c, %s)
+    %loss: f64[] = torch.sum(%d)
+    return %loss as \"out0\", %n as \"out1\"
+}
+";
+
+    fn loss() -> Place {
+        let place = Place::new();
+        place.file("loss.trace", LOSS);
+        let eighths = |dims: &[i64], shift: i64| {
+            let data: Vec<f64> =
+                (0..dims.iter().product()).map(|i| ((i * 5 + shift) % 9 - 4) as f64 / 8.0).collect();
+            Tensor::from_slice(&data, dims).expect("dims of the data")
+        };
+        let weights = [
+            ("head.weight".to_owned(), eighths(&[4, 3], 1)),
+            ("head.bias".to_owned(), eighths(&[4], 2)),
+            ("scale".to_owned(), eighths(&[4], 3)),
+            ("unused".to_owned(), eighths(&[2], 4)),
+            ("table".to_owned(), eighths(&[4], 5)),
+        ];
+        write_tensors(&place.dir.path().join("w.safetensors"), &weights).expect("written");
+        let inputs = [
+            ("in0".to_owned(), eighths(&[2, 3], 7)),
+            ("in1".to_owned(), Tensor::from_slice(&[1i64, 2], &[2]).expect("two elements")),
+        ];
+        write_tensors(&place.dir.path().join("in.safetensors"), &inputs).expect("written");
+        place
+    }
+
+    /// A command about the loss.
+    fn of(place: &Place, command: &str, args: &[&str]) -> String {
+        let given = ["--config", "reference", "--inputs", "in.safetensors", "--weights", "w.safetensors"];
+        let all: Vec<&str> = [command, "loss.trace"].iter().chain(args).chain(&given).copied().collect();
+        place.run(&all)
+    }
+
+    fn model_args(name: &str, file: &str) -> [String; 7] {
+        let in_folder = |file: &str| model(&format!("{name}/{file}"));
+        [
+            in_folder(file),
+            "--config".to_owned(),
+            "reference".to_owned(),
+            "--inputs".to_owned(),
+            in_folder("inputs.safetensors"),
+            "--cotangents".to_owned(),
+            in_folder("cotangents.safetensors"),
+        ]
+    }
+
+    /// `grad` on a model with its own inputs and cotangents.
+    fn of_model(place: &Place, name: &str, file: &str, args: &[&str]) -> String {
+        let given = model_args(name, file);
+        let all: Vec<&str> = ["grad"]
+            .into_iter()
+            .chain(given.iter().map(String::as_str))
+            .chain(args.iter().copied())
+            .collect();
+        place.run(&all)
+    }
+
+    #[test]
+    fn a_loss_needs_no_cotangents() {
+        let place = loss();
+        check("grad", &place, &of(&place, "grad", &[]));
+        check("grad_json", &place, &of(&place, "grad", &["--json", "-q"]));
+    }
+
+    #[test]
+    fn wrt_chooses_and_names_what_it_does_not_know() {
+        let place = loss();
+        let globs: [&[&str]; 6] = [
+            &["--wrt", "head.*", "--wrt", "scale"],
+            &["--wrt", "in*"],
+            &["--wrt", "table"],
+            &["--wrt", "head.wieght"],
+            &["--wrt", "tab*"],
+            &["--wrt", "in1"],
+        ];
+        let seen = globs.map(|globs| of(&place, "grad", globs));
+        check("grad_wrt", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn cotangents_are_named_and_must_fit() {
+        let place = loss();
+        let scalar = |name: &str, file: &str, value: Tensor| {
+            write_tensors(&place.dir.path().join(file), &[(name.to_owned(), value)]).expect("written");
+        };
+        scalar("out0", "c.safetensors", Tensor::from_slice(&[2.0f64], &[]).expect("one element"));
+        scalar("out1", "other.safetensors", Tensor::from_slice(&[2.0f64], &[]).expect("one element"));
+        scalar("out0", "dims.safetensors", Tensor::from_slice(&[2.0f64], &[1]).expect("one element"));
+        let files = ["c.safetensors", "other.safetensors", "dims.safetensors"];
+        let mut seen =
+            Vec::from(files.map(|file| of(&place, "grad", &["--cotangents", file, "--wrt", "head.bias"])));
+        place.file("loss.trace", &LOSS.replace("return %loss as", "return %d as"));
+        seen.push(of(&place, "grad", &[]));
+        place.file("loss.trace", &LOSS.replace("as \"out1\"", "as \"out1\", %d as \"out2\""));
+        seen.push(of(&place, "grad", &[]));
+        check("grad_cotangents", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn gradients_are_compared_with_pytorchs() {
+        let place = Place::new();
+        let expect = |name: &str| model(&format!("{name}/grads.safetensors"));
+        let (mlp, tied) = (expect("mlp"), expect("tied_weights"));
+        // Each name of a tied parameter has the whole gradient.
+        let seen =
+            of_model(&place, "tied_weights", "model.pt2", &["--expect", &tied, "--output", "g.safetensors"]);
+        assert!(seen.contains("\nexit 0\n") && seen.contains("6 of 6 gradients as in"), "{seen}");
+        let written = read_tensors(&place.dir.path().join("g.safetensors")).expect("gradients were written");
+        let bytes = |name: &str| written[name].to_bytes().expect("small");
+        assert_eq!(bytes("emb.weight"), bytes("head.weight"));
+        // Core ATen is said to be that.
+        let seen = of_model(&place, "mlp", "core.pt2", &["--expect", &mlp]);
+        check("grad_core", &place, &without_differences(&seen));
+        let part = of_model(&place, "mlp", "model.pt2", &["--wrt", "net.?.bias", "--expect", &mlp]);
+        check("grad_expect_part", &place, &without_differences(&part));
+        let other = of_model(&place, "mlp", "model.pt2", &["--expect", &tied]);
+        assert!(other.contains("\nexit 8\n") && other.contains("gradients differ from"), "{other}");
+    }
+
+    /// What is left of the difference is rounding, and the machine's.
+    fn without_differences(seen: &str) -> String {
+        let cut = |line: &str| match line.split_once("largest difference ") {
+            Some((head, _)) => format!("{head}largest difference [SMALL]"),
+            None => line.to_owned(),
+        };
+        seen.lines().map(cut).collect::<Vec<_>>().join("\n")
+    }
+
+    fn saved_bytes(seen: &str) -> u64 {
+        let json = seen.split("--- stdout\n").nth(1).expect("data on stdout");
+        let report: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        report["summary"]["saved_bytes"].as_u64().expect("all sizes are known")
+    }
+
+    #[test]
+    fn rematerialisation_saves_less_and_changes_no_bit() {
+        let place = loss();
+        let with = of_model(&place, "lit_llama2", "model.pt2", &["--json", "-q"]);
+        let without = of_model(&place, "lit_llama2", "model.pt2", &["--json", "-q", "--no-remat"]);
+        let (with, without) = (saved_bytes(&with), saved_bytes(&without));
+        assert!(with < without, "{with} bytes saved with rematerialisation, {without} without");
+        let gradients = |file: &str, args: &[&str]| {
+            let args: Vec<&str> = ["--json", "-q", "--output", file].iter().chain(args).copied().collect();
+            let saved = saved_bytes(&of(&place, "grad", &args));
+            (saved, fs::read(place.dir.path().join(file)).expect("gradients were written"))
+        };
+        let (with, without) = (gradients("a.safetensors", &[]), gradients("b.safetensors", &["--no-remat"]));
+        assert!(with.0 < without.0, "{} bytes saved with rematerialisation, {} without", with.0, without.0);
+        assert!(with.1 == without.1, "the f64 gradients differ");
+    }
+
+    #[test]
+    fn forward_and_backward_are_printed_as_one_module() {
+        let place = loss();
+        let stages = ["forward", "backward", "claimed", "execution"];
+        let text = stages.map(|stage| {
+            let seen = of(&place, "trace", &["--grad", "-q", "--depth", "1", "--stage", stage]);
+            seen.split_once("--- stdout\n").unwrap_or_else(|| panic!("{seen}")).1.to_owned()
+        });
+        assert_eq!(text[0], text[1]);
+        check("trace_grad", &place, &text[1..].join("\n"));
+        for (stage, text) in stages.iter().zip(&text) {
+            let read =
+                Program::from_trace_text(stage, text).unwrap_or_else(|error| panic!("{stage}: {error}"));
+            let names: Vec<&str> = read.module().traces.iter().map(|trace| &*trace.name).collect();
+            assert_eq!(names, ["forward", "backward"], "{stage}");
+        }
+        let deep = of(&place, "trace", &["--grad", "-q"]);
+        let text = deep.split_once("--- stdout\n").expect("a trace on stdout").1;
+        Program::from_trace_text("with decompositions", text)
+            .unwrap_or_else(|error| panic!("{error}\n{text}"));
+        check("trace_grad_acquired", &place, &of(&place, "trace", &["--grad", "--stage", "acquired"]));
+    }
+
+    #[test]
+    fn the_backward_is_explained_and_planned() {
+        let place = loss();
+        let seen = [
+            of(&place, "explain", &["--grad", "--wrt", "head.bias", "--op", "*.sum"]),
+            of(&place, "explain", &["--wrt", "head.bias"]),
+            of(&place, "plan", &["--grad", "--wrt", "head.bias"]),
+        ];
+        check("explain_grad", &place, &seen.join("\n"));
     }
 }

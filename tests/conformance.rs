@@ -43,8 +43,6 @@ const EXCEPTIONS: &[(&str, &[Dtype], &str)] = &[
     ),
     ("torch.scatter", NO_ORDER, "as prims.scatter_reduce"),
     ("torch.embedding_bag", NO_ORDER, "as prims.scatter_reduce, for the largest of a bag"),
-    ("prims.topk", &[Dtype::U8], "the order of equals is not promised between executors"),
-    ("torch.topk", &[Dtype::U8], "as prims.topk"),
     ("torch.gelu", HALF_AND_SINGLE, "ATen's gelu of an infinity is NaN below f64 (seen in 2.13)"),
     ("torch.grid_sample", &[Dtype::F16, Dtype::Bf16], "ATen computes coordinates in half precision"),
 ];

@@ -143,7 +143,8 @@ fn check(host: &Host, case: Case, text: &str) -> Outcome {
                 continue;
             }
             let scale = expected.abs().max(above.abs()).max(1.0);
-            if !((expected - found[i]).abs() <= 2e-7 * scale + 1e-9) {
+            let off = (expected - found[i]).abs();
+            if off.is_nan() || off > 2e-7 * scale + 1e-9 {
                 return Err(format!(
                     "d in{n}[{i}] (at {value:.6}) is {:.9e}, differences give {expected:.9e}",
                     found[i]
@@ -176,6 +177,9 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
 
 type Gradients = BTreeMap<String, Tensor>;
 
+/// Cotangents by output, and the gradients that they gave.
+type Backward = (FxHashMap<usize, Tensor>, Gradients);
+
 /// A program as a function of its inputs. One that draws random numbers begins anew, from one seed, at each call.
 struct Function<'a> {
     host: &'a Host,
@@ -204,11 +208,7 @@ impl<'a> Function<'a> {
     }
 
     /// Cotangents and gradients; none where no output has a gradient.
-    fn gradients(
-        &self,
-        inputs: &[Value],
-        remat: bool,
-    ) -> Result<Option<(FxHashMap<usize, Tensor>, Gradients)>, String> {
+    fn gradients(&self, inputs: &[Value], remat: bool) -> Result<Option<Backward>, String> {
         let fresh = self.fresh()?;
         let session = fresh.as_ref().unwrap_or(&self.session);
         let request = GradRequest { wrt: None, remat };

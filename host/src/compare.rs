@@ -3,6 +3,8 @@
 //! Dtype and sizes must always agree; integers, booleans and 8-bit floats exactly; equal NaNs and equal infinities
 //! count as equal. Differences of complex numbers are distances in the plane.
 
+use std::collections::BTreeMap;
+
 use crate::ir::Dtype;
 use crate::memory::{Tensor, TensorError};
 
@@ -108,6 +110,43 @@ pub fn compare(got: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<
         n_differing: tally.n_differing,
         n_elements: got.numel(),
     }))
+}
+
+/// The largest magnitude of the elements that are finite; 0 where there is none. The error is that of running out of
+/// memory.
+pub fn largest_magnitude(tensor: &Tensor) -> Result<f64, TensorError> {
+    let (bytes, dtype) = (tensor.to_bytes()?, tensor.dtype());
+    let magnitudes =
+        bytes.chunks_exact(dtype.size_bytes()).map(|element| Element::of(dtype, element).magnitude());
+    Ok(magnitudes.filter(|magnitude| magnitude.is_finite()).fold(0.0, f64::max))
+}
+
+/// Compares gradients by name: no element of a tensor may differ by more than `rtol` times its scale, which is the largest
+/// magnitude in the expected tensor, or a thousandth of the largest in all expected tensors, if that is more: some
+/// gradients are zero but for rounding. One that `expected` does not have counts as zero. What only `expected`
+/// has is left to the caller.
+pub fn compare_gradients(
+    got: &BTreeMap<String, Tensor>,
+    expected: &BTreeMap<String, Tensor>,
+    rtol: f64,
+) -> Result<BTreeMap<String, Verdict>, TensorError> {
+    let mut largest: f64 = 0.0;
+    for tensor in expected.values() {
+        largest = largest.max(largest_magnitude(tensor)?);
+    }
+    let verdict = |name: &String, got: &Tensor| {
+        let zeros;
+        let wanted = match expected.get(name) {
+            Some(wanted) => wanted,
+            None => {
+                zeros = Tensor::zeros(got.dtype(), got.dims())?;
+                &zeros
+            }
+        };
+        let scale = largest_magnitude(wanted)?.max(largest / 1000.0);
+        compare(got, wanted, Tolerance { rtol: Some(0.0), atol: Some(rtol * scale) })
+    };
+    got.iter().map(|(name, tensor)| Ok((name.clone(), verdict(name, tensor)?))).collect()
 }
 
 struct Tally {
@@ -294,6 +333,30 @@ mod tests {
         let sentence =
             "1 of 6 elements differ, worst at [0, 1]: got 5, expected 0, difference 5.000e0, allowed 1.000e0";
         assert_eq!(verdict.sentence(), sentence);
+    }
+
+    #[test]
+    fn gradients_are_compared_by_the_scale_of_their_tensor_and_of_all() {
+        let named = |list: &[(&str, &[f32])]| -> BTreeMap<String, Tensor> {
+            let one =
+                |(name, data): &(&str, &[f32])| ((*name).to_owned(), tensor(data, &[data.len() as i64]));
+            list.iter().map(one).collect()
+        };
+        let expected = named(&[("a", &[1000.0, 0.0]), ("b", &[1e-6]), ("c", &[10.0])]);
+        let same = |got: &[(&str, &[f32])]| -> Vec<bool> {
+            let verdicts = compare_gradients(&named(got), &expected, 1e-3).expect("enough memory");
+            verdicts.values().map(Verdict::is_same).collect()
+        };
+        // `b` is nothing but rounding beside 1000; `d` is not expected and so is zero.
+        assert_eq!(
+            same(&[("a", &[1000.0, 0.9]), ("b", &[9e-4]), ("c", &[10.009]), ("d", &[9e-4])]),
+            [true; 4]
+        );
+        assert_eq!(
+            same(&[("a", &[1000.0, 1.1]), ("b", &[2e-3]), ("c", &[10.02]), ("d", &[2e-3])]),
+            [false; 4]
+        );
+        assert_eq!(same(&[("a", &[f32::NAN, 0.0]), ("c", &[f32::INFINITY])]), [false; 2]);
     }
 
     #[test]

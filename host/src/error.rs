@@ -287,6 +287,33 @@ pub enum NamedInputError {
         /// What it is.
         wanted: String,
     },
+    /// `--wrt` that is no parameter's or input's name.
+    #[error("the program has no parameter and no input `{name}`")]
+    #[diagnostic(code(input::wrt), help("{advice}"))]
+    Wrt {
+        /// What was asked for.
+        name: String,
+        /// The nearest name, or where to look.
+        advice: String,
+    },
+    /// `--wrt` that means only what has no gradient.
+    #[error("nothing that `{name}` means has a gradient: {wanted}")]
+    #[diagnostic(code(input::not_floating), help("gradients are those of floating tensors"))]
+    NotFloating {
+        /// What was asked for.
+        name: String,
+        /// What it is.
+        wanted: String,
+    },
+    /// A cotangent of what is no floating output.
+    #[error("the program has no floating output `{name}`")]
+    #[diagnostic(code(input::cotangent), help("{advice}"))]
+    Cotangent {
+        /// What was given.
+        name: String,
+        /// The nearest name, or all of them.
+        advice: String,
+    },
     /// An input that the export baked in was given another value.
     #[error("input `{name}` was exported as the constant {wanted}, {found} was given")]
     #[diagnostic(code(input::constant), help("leave it out, or export the model with this value"))]

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, NamedInputError, OpenError, TraceErrors};
-use crate::frontend::pt2::Pt2;
+use crate::frontend::pt2::{Pt2, graph::Dialect};
 use crate::frontend::{self, Imported, InputKind, UserInput};
 use crate::ir::{self, Arg, Faults, Module, Name, RoleKind, Trace, TraceParam, Type};
 use crate::memory::Tensor;
 use crate::run::Value;
 use crate::tensor_files::read_tensors;
 use crate::trainer::{Loss, TrainError};
+use thunderhead_manifest::{Glob, document};
 
 /// A program that can be compiled. Cloning shares the weights.
 #[derive(Clone, Debug)]
@@ -24,6 +25,7 @@ pub struct Program {
     /// Buffers that are no parameters of the trace because another one is their memory's base: name, then base.
     views: Vec<(Name, Name)>,
     inputs: Vec<UserInput>,
+    dialect: Option<Dialect>,
     warnings: Vec<String>,
 }
 
@@ -64,6 +66,7 @@ impl Program {
             weights: FxHashMap::default(),
             views: Vec::new(),
             inputs,
+            dialect: None,
             warnings: Vec::new(),
         }
     }
@@ -75,6 +78,7 @@ impl Program {
             weights: imported.tensors,
             views: imported.views,
             inputs: imported.inputs,
+            dialect: Some(imported.dialect),
             warnings: imported.warnings,
         }
     }
@@ -150,6 +154,11 @@ impl Program {
         &self.inputs
     }
 
+    /// How PyTorch wrote the graph; none for a trace.
+    pub fn dialect(&self) -> Option<Dialect> {
+        self.dialect
+    }
+
     /// What is worth saying of the file, but no error.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -200,6 +209,80 @@ impl Program {
         Ok(values)
     }
 
+    /// What wants a gradient, by globs over the names of parameters, frozen ones included, and of inputs (`in0`, …).
+    /// An exact name may be that of a floating buffer or constant, too. Sorted; numbers and integer tensors that a glob meets are
+    /// passed over.
+    pub fn names_wrt(&self, globs: &[String]) -> Result<Vec<String>, Error> {
+        let known: Vec<(&str, RoleKind, &Type)> = self
+            .trace()
+            .params
+            .iter()
+            .filter_map(|p| Some((p.role.name.as_deref()?, p.role.kind, self.trace().ty(p.value))))
+            .collect();
+        let mut names = std::collections::BTreeSet::new();
+        for text in globs {
+            let glob = Glob::new(text.as_str());
+            let is_meant = |kind: RoleKind| {
+                glob.is_exact() || matches!(kind, RoleKind::Param | RoleKind::Input | RoleKind::Inout)
+            };
+            let met: Vec<_> =
+                known.iter().filter(|(name, kind, _)| is_meant(*kind) && glob.matches(name)).collect();
+            let floating = |ty: &Type| ty.tensor().is_some_and(|tensor| tensor.dtype.is_inexact());
+            names.extend(met.iter().filter(|(_, _, ty)| floating(ty)).map(|(name, _, _)| (*name).to_owned()));
+            match met.as_slice() {
+                [] => {
+                    let near = document::nearest(text, known.iter().map(|(name, _, _)| *name));
+                    let advice = near.map_or_else(
+                        || "`thunderhead trace MODEL` lists parameters and inputs".to_owned(),
+                        |near| format!("did you mean `{near}`?"),
+                    );
+                    return Err(NamedInputError::Wrt { name: text.clone(), advice }.into());
+                }
+                met if met.iter().all(|(_, _, ty)| !floating(ty)) => {
+                    let (name, _, ty) = met[0];
+                    let wanted = described(name, ty);
+                    return Err(NamedInputError::NotFloating { name: text.clone(), wanted }.into());
+                }
+                _ => {}
+            }
+        }
+        Ok(names.into_iter().collect())
+    }
+
+    /// Cotangents by name (`out0`, …) as cotangents by the output's index.
+    pub fn arrange_cotangents(
+        &self,
+        given: BTreeMap<String, Tensor>,
+    ) -> Result<FxHashMap<usize, Tensor>, Error> {
+        let outputs = self.floating_outputs();
+        let mut by_index = FxHashMap::default();
+        for (name, tensor) in given {
+            let Some((index, _)) = outputs.iter().find(|(_, output)| *output == name) else {
+                let names: Vec<String> = outputs.into_iter().map(|(_, output)| output).collect();
+                let advice = match document::nearest(&name, names.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None if names.is_empty() => "none of its outputs is floating".to_owned(),
+                    None => format!("cotangents are those of {}", document::one_of(&names)),
+                };
+                return Err(NamedInputError::Cotangent { name, advice }.into());
+            };
+            by_index.insert(*index, tensor);
+        }
+        Ok(by_index)
+    }
+
+    /// Outputs that can take a cotangent: index and name.
+    pub fn floating_outputs(&self) -> Vec<(usize, String)> {
+        let trace = self.trace();
+        let floating = |value: Option<ir::ValueId>| {
+            value.is_some_and(|value| trace.ty(value).tensor().is_some_and(|t| t.dtype.is_inexact()))
+        };
+        let named = trace.outputs.iter().enumerate().filter(|(_, output)| floating(output.value.value()));
+        named
+            .map(|(i, output)| (i, output.name.as_deref().map_or_else(|| format!("out{i}"), str::to_owned)))
+            .collect()
+    }
+
     fn user_params(&self) -> impl Iterator<Item = &TraceParam> {
         self.trace().params.iter().filter(|param| is_user(param))
     }
@@ -217,12 +300,12 @@ impl Program {
             return Ok(format!("in{position}"));
         }
         let own = self.inputs.iter().map(|input| &*input.name);
-        let near = thunderhead_manifest::document::nearest(name, by_position.clone().chain(own));
+        let near = document::nearest(name, by_position.clone().chain(own));
         let all: Vec<String> = by_position.map(str::to_owned).collect();
         let advice = match near {
             Some(near) => format!("did you mean `{near}`?"),
             None if all.is_empty() => "it takes no inputs".to_owned(),
-            None => format!("it takes {}", thunderhead_manifest::document::one_of(&all)),
+            None => format!("it takes {}", document::one_of(&all)),
         };
         Err(NamedInputError::Unknown { name: name.to_owned(), advice }.into())
     }

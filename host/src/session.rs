@@ -124,7 +124,17 @@ impl Session {
     /// The plan for inputs like these, as plain data.
     pub fn plan(&self, inputs: &[Value]) -> Result<PlanFile, Error> {
         let compiled = self.compiled(inputs)?;
-        Ok(PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len()))
+        Ok(plan_of(&compiled))
+    }
+
+    /// The plans of forward and backward for inputs like these, as plain data.
+    pub fn plan_grad(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<(PlanFile, PlanFile), Error> {
+        let (forward, backward) = self.compiled_grad(inputs, request)?;
+        Ok((plan_of(&forward), plan_of(&backward)))
     }
 
     /// Runs. Inputs are never written; outputs are the caller's own. On an error state is as before.
@@ -143,7 +153,22 @@ impl Session {
 
     /// Runs the forward for gradients: outputs, new values of written inputs, and the tape for the backward.
     pub fn forward(&self, inputs: &[Value], request: &run::GradRequest) -> Result<run::Forward<'_>, Error> {
+        if has_any(&self.config.expect) {
+            self.compiled_grad(inputs, request)?;
+        }
         self.again_without_failing(|| self.inner.forward(inputs, request))
+    }
+
+    /// Forward and backward for inputs like these, compiled without running them.
+    pub fn compiled_grad(
+        &self,
+        inputs: &[Value],
+        request: &run::GradRequest,
+    ) -> Result<(Arc<Compiled>, Arc<Compiled>), Error> {
+        let (forward, backward) = self.again_without_failing(|| self.inner.compiled_grad(inputs, request))?;
+        self.check_expectations(&forward)?;
+        self.check_expectations(&backward)?;
+        Ok((forward, backward))
     }
 
     /// The augmented forward and the backward for inputs like these, without running them.
@@ -221,8 +246,7 @@ impl Session {
         if checked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(compiled))) {
             return Ok(());
         }
-        let plan = PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len());
-        let violations = violations(&self.config, &plan);
+        let violations = violations(&self.config, &plan_of(compiled));
         if !violations.is_empty() {
             return Err(ExpectationErrors { violations }.into());
         }
@@ -230,6 +254,10 @@ impl Session {
         checked.push(Arc::downgrade(compiled));
         Ok(())
     }
+}
+
+fn plan_of(compiled: &Compiled) -> PlanFile {
+    PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len())
 }
 
 fn has_any(expect: &Expect) -> bool {

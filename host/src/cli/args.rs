@@ -58,6 +58,8 @@ pub enum Command {
     Run(RunArgs),
     /// Train a model on batches from files
     Train(TrainArgs),
+    /// Gradients of the sum of outputs times cotangents
+    Grad(GradArgs),
     /// Print a program at one stage of its life, in the text form of traces
     Trace(TraceArgs),
     /// Say who takes each op, and why the others do not
@@ -156,6 +158,68 @@ pub struct RunArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `grad`
+#[derive(Debug, Args)]
+pub struct GradArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Cotangents as safetensors, `out0`, `out1`, …; those that are left out count as zero.
+    /// Missing: 1, where the one floating output has one element
+    #[arg(long, value_name = "FILE")]
+    pub cotangents: Option<PathBuf>,
+    /// Where to write the gradients, as safetensors: by parameter name, and `in0`, … for inputs
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Compare the gradients with this file; exit code 8 if they differ
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<PathBuf>,
+    /// Tolerance of --expect, against the largest element of each gradient, or a thousandth of the largest of all
+    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance, default_value_t = 1e-3)]
+    pub rtol: f64,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub wanted: WantedArgs,
+}
+
+/// Which gradients, and how.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Gradients")]
+pub struct WantedArgs {
+    /// Gradients of the parameters and inputs (`in0`, …) whose names match, frozen ones included, alone.
+    /// Missing: of every floating input and every floating parameter that is not frozen
+    #[arg(long, value_name = "GLOB")]
+    pub wrt: Vec<String>,
+    /// Save all that the backward needs, instead of computing cheap values again
+    #[arg(long)]
+    pub no_remat: bool,
+}
+
+/// Whether a command is about gradients.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Gradients")]
+pub struct MaybeGradArgs {
+    /// The forward and the backward for gradients instead of the program as it is run
+    #[arg(long)]
+    pub grad: bool,
+    /// With --grad: of what, as for `grad`
+    #[arg(long, value_name = "GLOB", requires = "grad")]
+    pub wrt: Vec<String>,
+    /// With --grad: save all that the backward needs, instead of computing cheap values again
+    #[arg(long, requires = "grad")]
+    pub no_remat: bool,
+}
+
+impl MaybeGradArgs {
+    /// What is wanted, if gradients are.
+    pub fn wanted(&self) -> Option<WantedArgs> {
+        self.grad.then(|| WantedArgs { wrt: self.wrt.clone(), no_remat: self.no_remat })
+    }
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -264,6 +328,10 @@ fn betas(text: &str) -> Result<(f64, f64), String> {
 pub enum StageArg {
     /// As imported
     Acquired,
+    /// With --grad: forward and backward before any executor is asked
+    Forward,
+    /// The same: the two belong together
+    Backward,
     /// After the passes, each op with its executor
     Claimed,
     /// As it will run
@@ -277,9 +345,9 @@ pub struct TraceArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub inputs: InputArgs,
-    /// The stage
-    #[arg(long, value_enum, default_value_t = StageArg::Acquired)]
-    pub stage: StageArg,
+    /// The stage; absent: acquired, or forward with --grad
+    #[arg(long, value_enum)]
+    pub stage: Option<StageArg>,
     /// Levels of decomposition to print; absent: all
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
@@ -289,6 +357,8 @@ pub struct TraceArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub grad: MaybeGradArgs,
 }
 
 /// `explain`
@@ -304,6 +374,8 @@ pub struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub grad: MaybeGradArgs,
 }
 
 /// `plan`
@@ -327,11 +399,13 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub inputs: InputArgs,
     /// Where to write the plan as JSON
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "grad")]
     pub output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub grad: MaybeGradArgs,
 }
 
 /// `plugins …`

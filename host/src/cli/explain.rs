@@ -11,14 +11,26 @@ use super::render::{Paint, Screen};
 
 pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
-    let plan = opened.plan()?;
+    let plans = opened.plans(args.grad.wanted().as_ref())?;
     let glob = args.op.as_deref().map(Glob::new);
-    let ops: Vec<&PlannedOp> = shown(&plan, glob.as_ref()).collect();
+    let shown = plans.iter().map(|(name, plan)| (*name, shown(plan, glob.as_ref()).collect()));
+    let shown: Vec<(&str, Vec<&PlannedOp>)> = shown.collect();
     if args.json {
-        let skipped = opened.skipped_likes();
-        return screen.data(&format!("{:#}\n", json!({ "ops": ops, "like_not_found": skipped })));
+        let mut report = json!({});
+        for (name, ops) in shown {
+            report[if name == "forward" { "ops" } else { "backward_ops" }] = json!(ops);
+        }
+        report["like_not_found"] = json!(opened.skipped_likes());
+        return screen.data(&format!("{report:#}\n"));
     }
-    let mut text: String = ops.iter().map(|op| entry(op, screen.out)).collect();
+    let mut text = String::new();
+    for (at, (name, ops)) in shown.iter().enumerate() {
+        if shown.len() > 1 {
+            let gap = if at > 0 { "\n" } else { "" };
+            text.push_str(&format!("{gap}{}\n", screen.out.bold(name)));
+        }
+        text.extend(ops.iter().map(|op| entry(op, screen.out)));
+    }
     for (who, like) in opened.skipped_likes() {
         text.push_str(&format!("`{who}` is like `{like}`, which no plugin brings: left out\n"));
     }

@@ -29,10 +29,10 @@ pub enum Failure {
     #[diagnostic(code(cli::plan_file), help("write plans with `thunderhead plan MODEL -o FILE`"))]
     PlanFile { path: String, reason: String },
 
-    /// The outputs differ from those expected by more than the tolerances allow.
-    #[error("{n_differing} of {n_compared} outputs differ from `{path}`")]
+    /// The outputs or gradients differ from those expected by more than the tolerances allow.
+    #[error("{n_differing} of {n_compared} {what}s differ from `{path}`")]
     #[diagnostic(code(cli::mismatch), help("{worst}"))]
-    Mismatch { path: String, n_differing: usize, n_compared: usize, worst: String },
+    Mismatch { what: &'static str, path: String, n_differing: usize, n_compared: usize, worst: String },
 
     /// Inputs of the model's sizes cannot be made.
     #[error("inputs cannot be filled from a seed: {reason}")]

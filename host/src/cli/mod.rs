@@ -8,6 +8,7 @@ mod exit;
 mod explain;
 mod failure;
 mod fill;
+mod grad;
 mod log;
 mod ops;
 mod outputs;
@@ -59,6 +60,7 @@ fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {
     match &cli.command {
         Command::Run(args) => run::run(args, screen),
         Command::Train(args) => train::run(args, screen),
+        Command::Grad(args) => grad::run(args, screen),
         Command::Trace(args) => trace::run(args, screen),
         Command::Explain(args) => explain::run(args, screen),
         Command::Plan(args) => plan::run(args, screen),

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
-use thunderhead::compare::{Tolerance, Verdict, compare, described, element_text};
+use thunderhead::compare::{Tolerance, Verdict, compare, compare_gradients, described, element_text};
 use thunderhead::ir::Dtype;
-use thunderhead::memory::Tensor;
-use thunderhead::run::Value;
+use thunderhead::memory::{Tensor, TensorError};
+use thunderhead::run::{RunError, Value};
 use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::failure::Failure;
 use super::render::table::Table;
+use super::render::units::count;
 use super::render::{Paint, Screen};
 
 /// Elements of a tensor that are shown.
 const N_SHOWN: usize = 6;
 
-/// The outputs by name, in order.
+/// The outputs by name, in order; or gradients.
 pub struct Outputs {
+    /// What one is called.
+    pub what: &'static str,
     pub named: Vec<(String, Value)>,
 }
 
@@ -45,7 +48,7 @@ impl Outputs {
     /// `out0`, `out1`, ….
     pub fn new(values: Vec<Value>) -> Outputs {
         let named = values.into_iter().enumerate().map(|(i, value)| (format!("out{i}"), value));
-        Outputs { named: named.collect() }
+        Outputs { what: "output", named: named.collect() }
     }
 
     /// Writes those that are tensors; the others are said to be left out.
@@ -91,10 +94,43 @@ impl Outputs {
         Ok(compared.collect())
     }
 
+    /// Compares gradients with what the file has; one that it does not have counts as zero. `partial`: not all
+    /// gradients were asked for, so the file may have more.
+    pub fn compare_gradients(
+        &self,
+        path: &Path,
+        rtol: f64,
+        partial: bool,
+        screen: &Screen,
+    ) -> Result<Vec<Compared>, Failure> {
+        let expected = read_tensors(path)?;
+        let tensors: BTreeMap<String, Tensor> = self
+            .named
+            .iter()
+            .filter_map(|(name, value)| Some((name.clone(), value.tensor()?.clone())))
+            .collect();
+        let out_of_memory =
+            |error: TensorError| Failure::from(thunderhead::Error::Run(Box::new(RunError::Tensor(error))));
+        let verdicts = compare_gradients(&tensors, &expected, rtol).map_err(out_of_memory)?;
+        let mut compared: Vec<Compared> =
+            verdicts.into_iter().map(|(name, verdict)| Compared { name, verdict: Ok(verdict) }).collect();
+        let (others, n_others): (Vec<&String>, _) = {
+            let others = expected.keys().filter(|name| !tensors.contains_key(*name));
+            (others.clone().collect(), others.count())
+        };
+        if partial && n_others > 0 {
+            screen.say(&format!("not compared: {} that --wrt leaves out", count(n_others, "gradient")));
+        } else {
+            let why = || Err("the program has no such gradient".to_owned());
+            compared.extend(others.into_iter().map(|name| Compared { name: name.clone(), verdict: why() }));
+        }
+        Ok(compared)
+    }
+
     /// A line for each output: its type, and how it compares or how it begins.
     pub fn words(&self, compared: &[Compared], screen: &Screen) -> String {
-        let mut table =
-            Table::new(&["OUTPUT", "TYPE", if compared.is_empty() { "VALUE" } else { "VERDICT" }]);
+        let said = if compared.is_empty() { "VALUE" } else { "VERDICT" };
+        let mut table = Table::new(&[&self.what.to_uppercase(), "TYPE", said]);
         for (name, value) in &self.named {
             let verdict = compared.iter().find(|compared| compared.name == *name);
             let said = verdict.map_or_else(|| preview(value), Compared::sentence);
@@ -128,8 +164,8 @@ impl Outputs {
     }
 }
 
-/// The failure that differing outputs are, if any differ.
-pub fn mismatch(compared: &[Compared], path: &Path) -> Result<(), Failure> {
+/// The failure that differing outputs (`what`) are, if any differ.
+pub fn mismatch(what: &'static str, compared: &[Compared], path: &Path) -> Result<(), Failure> {
     let differing: Vec<&Compared> = compared.iter().filter(|compared| !compared.is_same()).collect();
     let Some(first) = differing.first() else { return Ok(()) };
     // The farthest off says most; what could not be compared at all says more still.
@@ -139,6 +175,7 @@ pub fn mismatch(compared: &[Compared], path: &Path) -> Result<(), Failure> {
     };
     let worst = differing.iter().max_by(|a, b| excess(a).total_cmp(&excess(b))).unwrap_or(first);
     Err(Failure::Mismatch {
+        what,
         path: path.display().to_string(),
         n_differing: differing.len(),
         n_compared: compared.len(),
@@ -183,8 +220,8 @@ fn elements(dtype: Dtype, bytes: &[u8]) -> String {
 }
 
 /// One line about whether all is as expected.
-pub fn verdict_line(compared: &[Compared], path: &Path, paint: Paint) -> String {
+pub fn verdict_line(what: &str, compared: &[Compared], path: &Path, paint: Paint) -> String {
     let n_same = compared.iter().filter(|compared| compared.is_same()).count();
-    let text = format!("{n_same} of {} outputs as in {}", compared.len(), path.display());
+    let text = format!("{n_same} of {} {what}s as in {}", compared.len(), path.display());
     if n_same == compared.len() { paint.good(&text) } else { paint.error(&text) }
 }

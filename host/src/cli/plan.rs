@@ -1,5 +1,6 @@
 //! `thunderhead plan`: what would run, without running; and what differs between two such plans.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -23,7 +24,11 @@ pub fn run(args: &PlanArgs, screen: &Screen) -> Result<(), Failure> {
     };
     let model =
         ModelArgs { model, weights: args.weights.clone(), seed: args.seed, config: args.config.clone() };
-    let plan = Opened::new(&model, &args.inputs, screen)?.plan()?;
+    let opened = Opened::new(&model, &args.inputs, screen)?;
+    if let Some(wanted) = args.grad.wanted() {
+        return both(&opened.plans(Some(&wanted))?, args.json, screen);
+    }
+    let plan = opened.plan()?;
     if let Some(path) = &args.output {
         write_file(path, json_text(&plan).as_bytes()).map_err(|error| Failure::write(path, &error))?;
         screen.say(&format!("wrote the plan to {}", path.display()));
@@ -33,6 +38,20 @@ pub fn run(args: &PlanArgs, screen: &Screen) -> Result<(), Failure> {
         (false, Some(_)) => Ok(()),
         (false, None) => screen.data(&words(&plan, screen)),
     }
+}
+
+/// The plans of forward and backward, one after the other; as data: by name.
+fn both(plans: &[(&'static str, PlanFile)], json: bool, screen: &Screen) -> Result<(), Failure> {
+    if json {
+        let named: BTreeMap<&str, &PlanFile> = plans.iter().map(|(name, plan)| (*name, plan)).collect();
+        let value = serde_json::to_value(named).expect("plans are plain data with string keys");
+        return screen.data(&format!("{value:#}\n"));
+    }
+    let text: Vec<String> = plans
+        .iter()
+        .map(|(name, plan)| format!("{}\n{}", screen.out.bold(name), words(plan, screen)))
+        .collect();
+    screen.data(&text.join("\n"))
 }
 
 fn json_text(plan: &PlanFile) -> String {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
 use thunderhead::ir::Type;
 use thunderhead::plan::PlanFile;
-use thunderhead::run::Compiled;
+use thunderhead::run::{Compiled, GradRequest};
 use thunderhead::tensor_files::read_inputs;
 use thunderhead::{Error, Host, HostOptions, Look, Program, Session, TrainOptions, Trainer, Value, look};
 
-use super::args::{ConfigArgs, InputArgs, ModelArgs};
+use super::args::{ConfigArgs, InputArgs, ModelArgs, WantedArgs};
 use super::failure::Failure;
 use super::fill::{Bits, filled, size_of};
 use super::log;
@@ -91,6 +91,7 @@ pub fn open_program(args: &ModelArgs, screen: &Screen) -> Result<Program, Failur
 /// A program ready to be compiled and run on inputs.
 pub struct Opened {
     pub host: Host,
+    pub program: Program,
     pub session: Session,
     pub inputs: Vec<Value>,
 }
@@ -104,7 +105,7 @@ impl Opened {
         let host = load(look, screen)?;
         let seed = model.seed.cast_signed();
         let session = host.compile_seeded(&program, seed)?;
-        Ok(Opened { host, session, inputs: values })
+        Ok(Opened { host, program, session, inputs: values })
     }
 
     /// The program compiled for the inputs.
@@ -117,19 +118,45 @@ impl Opened {
         self.session.plan(&self.inputs)
     }
 
+    /// What the arguments ask of gradients; a name that the program does not have is an error.
+    pub fn request(&self, wanted: &WantedArgs) -> Result<GradRequest, Error> {
+        let wrt = match wanted.wrt.as_slice() {
+            [] => None,
+            globs => Some(self.program.names_wrt(globs)?),
+        };
+        Ok(GradRequest { wrt, remat: !wanted.no_remat })
+    }
+
+    /// The plans for the inputs, by the name of their trace: `forward`, and `backward` where gradients are wanted.
+    pub fn plans(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(&'static str, PlanFile)>, Error> {
+        let Some(wanted) = wanted else { return Ok(vec![("forward", self.plan()?)]) };
+        let (forward, backward) = self.session.plan_grad(&self.inputs, &self.request(wanted)?)?;
+        Ok(vec![("forward", forward), ("backward", backward)])
+    }
+
     /// What a run of it was.
     pub fn summary(&self, compile: Duration, run: Duration) -> Result<Summary, Error> {
-        let plan = self.plan()?;
-        Ok(Summary {
-            ops_by_executor: plan.ops_by_executor,
+        Ok(self.summary_of(&[self.plan()?], compile, run))
+    }
+
+    /// What runs of these plans were.
+    pub fn summary_of(&self, plans: &[PlanFile], compile: Duration, run: Duration) -> Summary {
+        let mut ops_by_executor = BTreeMap::new();
+        for (name, n) in plans.iter().flat_map(|plan| &plan.ops_by_executor) {
+            *ops_by_executor.entry(name.clone()).or_insert(0) += n;
+        }
+        let copies = || plans.iter().flat_map(|plan| &plan.copies);
+        Summary {
+            ops_by_executor,
             n_regions: 0,
-            n_copies: plan.copies.len(),
-            copied_bytes: plan.copies.iter().map(|copy| copy.bytes).sum(),
+            n_copies: copies().count(),
+            copied_bytes: copies().map(|copy| copy.bytes).sum(),
             refused: self.host.refused().iter().map(|refused| refused.name.clone()).collect(),
             run,
             compile,
-            peak_bytes: plan.arena_bytes + plan.output_bytes,
-        })
+            peak_bytes: plans.iter().map(|plan| plan.arena_bytes + plan.output_bytes).sum(),
+            saved_bytes: None,
+        }
     }
 
     /// Names of `like` that no plugin brings.

@@ -55,11 +55,11 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
         screen.data(&outputs.words(&compared, screen))?;
     }
     if let Some(path) = &args.expect {
-        screen.say(&verdict_line(&compared, path, screen.err));
+        screen.say(&verdict_line(outputs.what, &compared, path, screen.err));
     }
     screen.say(&summary.line());
     match &args.expect {
-        Some(path) => mismatch(&compared, path),
+        Some(path) => mismatch(outputs.what, &compared, path),
         None => Ok(()),
     }
 }

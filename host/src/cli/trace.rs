@@ -6,53 +6,87 @@ use thunderhead::ir::text::{PrintOptions, print, to_json};
 use thunderhead::ir::{Block, Bsym, Module, Stmt, Trace};
 use thunderhead::lower::with_dels;
 use thunderhead::plan::PlanFile;
+use thunderhead::run::{Compiled, GradRequest};
 
-use super::args::{StageArg, TraceArgs};
+use super::args::{StageArg, TraceArgs, WantedArgs};
 use super::failure::Failure;
 use super::program::{Opened, open_program};
 use super::render::Screen;
 
 pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
     let depth = args.depth.map(|depth| depth as usize);
-    // The acquired trace is the model's alone: no plugin is asked for it.
-    if args.stage == StageArg::Acquired {
+    // What else could be meant by these stages?
+    let grad = args.grad.grad || matches!(args.stage, Some(StageArg::Forward | StageArg::Backward));
+    let stage = args.stage.unwrap_or(if grad { StageArg::Forward } else { StageArg::Acquired });
+    if stage == StageArg::Acquired {
+        if grad {
+            let message = "an acquired trace has no gradients yet".to_owned();
+            let advice = "leave --grad out, or take one of the stages after it".to_owned();
+            return Err(Failure::Usage { message, advice });
+        }
+        // The acquired trace is the model's alone: no plugin is asked for it.
         let program = open_program(&args.model, screen)?;
         let mut module = Module::clone(program.module());
         module.traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
-        return shown(&module, depth, args, None, screen);
+        return shown(&module, depth, args, &[], screen);
     }
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
-    let compiled = opened.compiled()?;
-    let trace = match args.stage {
-        StageArg::Claimed => compiled.claimed.clone(),
-        _ => with_dels(&compiled.lowered.trace),
+    let wanted = grad.then(|| WantedArgs { wrt: args.grad.wrt.clone(), no_remat: args.grad.no_remat });
+    let traces = match &wanted {
+        None => vec![at_stage(&*opened.compiled()?, stage)],
+        Some(wanted) => with_gradients(&opened, &opened.request(wanted)?, stage, depth)?,
     };
     let mut module = opened.session.module().clone();
+    // Sizes of inputs are known; what is left is known when it runs.
     module.dims.retain(|dim| dim.symbol.kind == thunderhead::ir::SymKind::Data);
-    match module.traces.first_mut() {
-        Some(first) => *first = trace,
-        None => module.traces.push(trace),
-    }
-    let plan = args.notes.then(|| opened.plan()).transpose()?;
-    shown(&module, depth, args, plan.as_ref(), screen)
+    let n_replaced = module.traces.len().min(1);
+    module.traces.splice(..n_replaced, traces);
+    let asked = args.notes && !matches!(stage, StageArg::Forward | StageArg::Backward);
+    let plans = if asked { opened.plans(wanted.as_ref())? } else { Vec::new() };
+    shown(&module, depth, args, &plans, screen)
 }
 
-/// With a plan, refusals stand behind their ops as comments.
+/// The augmented forward and the backward.
+fn with_gradients(
+    opened: &Opened,
+    request: &GradRequest,
+    stage: StageArg,
+    depth: Option<usize>,
+) -> Result<Vec<Trace>, Failure> {
+    if matches!(stage, StageArg::Forward | StageArg::Backward) {
+        let program = opened.session.differentiated(&opened.inputs, request)?;
+        let mut traces = vec![program.traces.forward.clone(), program.traces.backward.clone()];
+        traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
+        return Ok(traces);
+    }
+    let (forward, backward) = opened.session.compiled_grad(&opened.inputs, request)?;
+    Ok(vec![at_stage(&forward, stage), at_stage(&backward, stage)])
+}
+
+fn at_stage(compiled: &Compiled, stage: StageArg) -> Trace {
+    match stage {
+        StageArg::Claimed => compiled.claimed.clone(),
+        _ => with_dels(&compiled.lowered.trace),
+    }
+}
+
+/// With plans, by the name of their trace, refusals stand behind their ops as comments.
 fn shown(
     module: &Module,
     depth: Option<usize>,
     args: &TraceArgs,
-    plan: Option<&PlanFile>,
+    plans: &[(&'static str, PlanFile)],
     screen: &Screen,
 ) -> Result<(), Failure> {
     let schemas = thunderhead::ops::schemas();
     if args.json {
         return screen.data(&format!("{:#}\n", to_json(module, schemas)));
     }
-    let refusals = plan.map(refusals_by_id).unwrap_or_default();
+    let refusals: BTreeMap<&str, _> =
+        plans.iter().map(|(name, plan)| (*name, refusals_by_id(plan))).collect();
     let comment = move |trace: &Trace, bsym: &Bsym| {
         let first = bsym.defined().next()?;
-        refusals.get(&*trace.value(first).name).cloned()
+        refusals.get(&*trace.name)?.get(&*trace.value(first).name).cloned()
     };
     let options = PrintOptions { depth, notes: args.notes, comment: Some(&comment) };
     screen.data(&print(module, schemas, &options))

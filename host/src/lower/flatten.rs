@@ -3,7 +3,7 @@
 use crate::claim::{Claimed, LayoutNeed, Layouts, OpReport};
 use crate::ir::{Arg, Bsym, Name, Stage, Stmt, Trace, ValueId};
 use crate::ops::{self, Traits};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An execution trace without `del` lines, and what the plan must know of each of its ops.
 #[derive(Clone, Debug)]
@@ -38,9 +38,10 @@ pub fn flatten(claimed: Claimed) -> Lowered {
         next_report: 0,
         reports: &reports,
         layouts,
+        given: FxHashSet::default(),
     };
     flat.statements(body);
-    let Flatten { mut trace, renamed, body, layouts, .. } = flat;
+    let Flatten { mut trace, renamed, body, layouts, given, .. } = flat;
     for output in &mut trace.outputs {
         output.value = resolve_in(&renamed, &output.value);
     }
@@ -51,6 +52,7 @@ pub fn flatten(claimed: Claimed) -> Lowered {
     }
     trace.stage = Stage::Execution;
     let (body, origins) = live(&trace, body);
+    name_apart(&mut trace, &body, &given);
     trace.body = body;
     Lowered { trace, layouts, origins, reports }
 }
@@ -63,6 +65,8 @@ struct Flatten<'a> {
     next_report: usize,
     reports: &'a [OpReport],
     layouts: Layouts,
+    /// Values that took the name of a composite's result.
+    given: FxHashSet<ValueId>,
 }
 
 impl Flatten<'_> {
@@ -86,23 +90,46 @@ impl Flatten<'_> {
             return;
         }
         let Some(block) = bsym.block.take() else { return };
+        // Values of a decomposition are named after the first result.
+        let first = bsym.defined().next().map(|v| self.trace.value(v).name.clone());
         self.statements(block.body);
         for (result, yielded) in bsym.results.iter().zip(&block.yields) {
             let Some(result) = result else { continue };
             let stands = resolve_in(&self.renamed, yielded);
             if let Arg::Value(v) = stands
-                && self.is_inner(v, *result)
+                && first.as_ref().is_some_and(|first| self.is_inner(v, *result, first))
             {
                 self.trace.values[v.index()].name = self.trace.value(*result).name.clone();
+                self.given.insert(v);
             }
             self.renamed.insert(*result, stands);
         }
     }
 
-    /// Was the value made for the decomposition of `result` (named after it), so that it may take its name?
-    fn is_inner(&self, v: ValueId, result: ValueId) -> bool {
-        let (inner, outer) = (&self.trace.value(v).name, &self.trace.value(result).name);
-        inner.strip_prefix(&**outer).is_some_and(|rest| rest.starts_with('.')) && v > result
+    /// Was the value made for the decomposition whose first result is called `first`, so that it may take the name of
+    /// `result`?
+    fn is_inner(&self, v: ValueId, result: ValueId, first: &str) -> bool {
+        self.trace.value(v).name.strip_prefix(first).is_some_and(|rest| rest.starts_with('.')) && v > result
+    }
+}
+
+/// Makes the names of the flat trace unique: results keep theirs, parts of decompositions give way.
+fn name_apart(trace: &mut Trace, body: &[Stmt], given: &FxHashSet<ValueId>) {
+    let mut taken: FxHashSet<Name> = trace.params.iter().map(|p| trace.value(p.value).name.clone()).collect();
+    taken.extend(given.iter().map(|v| trace.value(*v).name.clone()));
+    let defined: Vec<ValueId> = body.iter().filter_map(Stmt::op).flat_map(Bsym::defined).collect();
+    for v in defined {
+        if given.contains(&v) {
+            continue;
+        }
+        let name = trace.value(v).name.clone();
+        let mut free = name.clone();
+        let mut n = 0u32;
+        while !taken.insert(free.clone()) {
+            free = format!("{name}.p{n}").into();
+            n += 1;
+        }
+        trace.values[v.index()].name = free;
     }
 }
 
@@ -126,9 +153,4 @@ fn live(trace: &Trace, body: Vec<(Bsym, Origin)>) -> (Vec<Stmt>, Vec<Origin>) {
     }
     kept.reverse();
     kept.into_iter().map(|(b, o)| (Stmt::Op(b), o)).unzip()
-}
-
-/// A readable name for messages: the value's, as in the trace.
-pub fn name_of(trace: &Trace, v: ValueId) -> Name {
-    trace.value(v).name.clone()
 }

@@ -26,14 +26,6 @@ pub fn copy_operand(dst: &Operand, src: &Operand) {
     }
 }
 
-/// Sets every byte of the operand's elements to zero.
-pub fn fill_zero(dst: &Operand) {
-    if dst.is_contiguous() {
-        // SAFETY: the operand stays inside its bytes.
-        unsafe { std::ptr::write_bytes(dst.addr(), 0, dst.numel() * dst.elem_bytes()) };
-    }
-}
-
 /// Dims of size 1 dropped and neighbours merged where both operands allow it; the inner loop gets long.
 fn squeezed(dst: &Operand, src: &Operand) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
     let (mut dims, mut ds, mut ss) = (Vec::<i64>::new(), Vec::<i64>::new(), Vec::<i64>::new());

@@ -14,7 +14,7 @@ pub mod operand;
 pub mod tensor;
 
 pub use bytes::{Bytes, OutOfMemory};
-pub use copy::{copy_operand, fill_zero};
+pub use copy::copy_operand;
 pub use element::Element;
 pub use map::{ByteRange, FileBytes};
 pub use operand::{Operand, OperandError};

@@ -4,6 +4,7 @@
 //! a parameter that was written since is an error that names it. A tape can be dropped at any time and used once or,
 //! by reference, often.
 
+use super::compile::Compiled;
 use super::instance::{RunError, Source};
 use super::numbers::{Numbers, RandomStream};
 use super::session::{Left, Ready, Session, SessionError, outputs};
@@ -68,6 +69,17 @@ pub struct Differentiated {
 
 /// Backwards kept for sizes that only a run tells.
 const RESIZED: usize = 32;
+impl Differentiated {
+    /// The forward as it runs.
+    pub fn compiled_forward(&self) -> &Arc<Compiled> {
+        &self.forward.compiled
+    }
+
+    /// The backward as it runs; none before the first backward.
+    pub fn compiled_backward(&self) -> Option<&Arc<Compiled>> {
+        self.backward.get().map(|ready| &ready.compiled)
+    }
+}
 
 /// A value that the backward needs.
 #[derive(Clone)]
@@ -128,6 +140,36 @@ impl Session {
         });
         self.cache_grad(inputs, &bindings, request, program.clone());
         Ok(program)
+    }
+
+    /// Forward and backward for inputs like these, compiled without running. Where no backward has run yet, saved
+    /// values are taken to be dense; a run looks how the forward left them.
+    pub fn compiled_grad(
+        &self,
+        inputs: &[Value],
+        request: &GradRequest,
+    ) -> Result<(Arc<Compiled>, Arc<Compiled>), SessionError> {
+        let program = self.differentiated(inputs, request)?;
+        let forward = program.forward.compiled.clone();
+        if let Some(known) = program.compiled_backward() {
+            return Ok((forward, known.clone()));
+        }
+        let (given, _) = self.sources(inputs)?;
+        let params = &forward.lowered.trace.params;
+        let held = |v: ValueId| given.get(params.iter().position(|p| p.value == v)?)?.clone();
+        let backward = &program.traces.backward;
+        let mut saved = forward.lowered.trace.save.iter();
+        let sources: Vec<Option<Source>> = backward
+            .params
+            .iter()
+            .map(|p| match p.role.kind {
+                RoleKind::Saved => saved.next().and_then(|v| held(*v)),
+                _ => None,
+            })
+            .collect();
+        let trace = crate::passes::run(backward.clone());
+        let backward = self.compile_prepared(trace, &forward.sizes, &sources)?;
+        Ok((forward, backward.compiled.clone()))
     }
 
     /// Parameters that are one tensor: the same memory, dims and strides.
@@ -200,6 +242,11 @@ fn saved_value(left: &Left<'_>, v: ValueId, sources: &[Option<Source>]) -> Resul
 }
 
 impl Tape<'_> {
+    /// What was run, and what the backward will be.
+    pub fn differentiated(&self) -> &Differentiated {
+        &self.program
+    }
+
     /// The outputs that take a cotangent, by index.
     pub fn cotangents(&self) -> &[usize] {
         &self.program.traces.cotangents

@@ -25,6 +25,9 @@ pub struct Summary {
     pub compile: Duration,
     /// Arena and outputs.
     pub peak_bytes: u64,
+    /// What the forward kept for the backward, where there is one and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved_bytes: Option<u64>,
 }
 
 fn as_ns<S: serde::Serializer>(elapsed: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
@@ -47,13 +50,15 @@ impl Summary {
             [] => "no plugin refused".to_owned(),
             names => format!("{} refused ({})", count(names.len(), "plugin"), names.join(", ")),
         };
+        let saved = self.saved_bytes.map(|n| format!(", {} saved for the backward", bytes(n)));
         format!(
-            "{ops} ({}), {}, {copies}, {refused}, {} (compiled in {}), peak {}",
+            "{ops} ({}), {}, {copies}, {refused}, {} (compiled in {}), peak {}{}",
             by.join(", "),
             count(self.n_regions, "region"),
             time(self.run),
             time(self.compile),
-            bytes(self.peak_bytes)
+            bytes(self.peak_bytes),
+            saved.unwrap_or_default()
         )
     }
 }
@@ -73,9 +78,12 @@ mod tests {
             run: Duration::from_micros(1200),
             compile: Duration::from_micros(3400),
             peak_bytes: 12 << 10,
+            saved_bytes: None,
         };
         let expected = "15 ops (pytorch 12, host 3), 0 regions, 1 copy of 4.0 KiB, 1 plugin refused (acme-blas), \
                         1.2 ms (compiled in 3.4 ms), peak 12.0 KiB";
         assert_eq!(summary.line(), expected);
+        let saving = Summary { saved_bytes: Some(2048), ..summary };
+        assert_eq!(saving.line(), format!("{expected}, 2.0 KiB saved for the backward"));
     }
 }

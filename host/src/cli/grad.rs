@@ -1,0 +1,135 @@
+//! `thunderhead grad`: gradients of the sum of outputs times cotangents; printed, written, compared.
+
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+use serde_json::json;
+use thunderhead::frontend::pt2::graph::Dialect;
+use thunderhead::ir::{Dtype, RoleKind, Trace};
+use thunderhead::plan::PlanFile;
+use thunderhead::run::{Compiled, Differentiated};
+use thunderhead::tensor_files::read_tensors;
+use thunderhead::{Error, Program, Tensor, Value};
+
+use super::args::GradArgs;
+use super::failure::Failure;
+use super::outputs::{Compared, Outputs, mismatch, verdict_line};
+use super::program::Opened;
+use super::render::Screen;
+use super::render::progress::Progress;
+
+pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
+    let opened = Opened::new(&args.model, &args.inputs, screen)?;
+    if opened.program.dialect() == Some(Dialect::Aten) {
+        screen.say(
+            "the model is in core ATen: its gradients are those of the graph as written, whatever rules of their own \
+             the composites had that PyTorch took apart",
+        );
+    }
+    let request = opened.request(&args.wanted)?;
+    let given = match &args.cotangents {
+        Some(path) => Some(opened.program.arrange_cotangents(read_tensors(path)?)?),
+        None => None,
+    };
+    let begun = Instant::now();
+    let progress = Progress::start("compiling", screen);
+    let program = opened.session.differentiated(&opened.inputs, &request)?;
+    let cotangents = match given {
+        Some(cotangents) => cotangents,
+        None => one(&opened.program, &program)?,
+    };
+    drop(progress);
+    let compile = begun.elapsed();
+    let begun = Instant::now();
+    let progress = Progress::start("running", screen);
+    let (_, _, tape) = opened.session.forward(&opened.inputs, &request)?;
+    let mut gradients = tape.backward(&cotangents).map_err(Error::from)?;
+    drop(progress);
+    let run = begun.elapsed();
+
+    // In the model's order, not the alphabet's.
+    let names = program.traces.backward.outputs.iter().filter_map(|output| output.name.as_deref());
+    let named = names.filter_map(|name| Some((name.to_owned(), Value::Tensor(gradients.remove(name)?))));
+    let outputs = Outputs { what: "gradient", named: named.collect() };
+    if let Some(path) = &args.output {
+        outputs.write(path, screen)?;
+    }
+    let compared: Vec<Compared> = match &args.expect {
+        Some(path) => outputs.compare_gradients(path, args.rtol, !args.wanted.wrt.is_empty(), screen)?,
+        None => Vec::new(),
+    };
+    let compiled = [Some(program.compiled_forward()), program.compiled_backward()];
+    let plan =
+        |compiled: &Compiled| PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len());
+    let plans: Vec<PlanFile> = compiled.into_iter().flatten().map(|compiled| plan(compiled)).collect();
+    let mut summary = opened.summary_of(&plans, compile, run);
+    summary.saved_bytes = program.traces.saved_bytes;
+    if args.json {
+        let report = json!({ "gradients": outputs.json(&compared), "summary": summary });
+        screen.data(&format!("{report:#}\n"))?;
+    } else {
+        screen.data(&outputs.words(&compared, screen))?;
+    }
+    if let Some(path) = &args.expect {
+        screen.say(&verdict_line(outputs.what, &compared, path, screen.err));
+    }
+    screen.say(&summary.line());
+    match &args.expect {
+        Some(path) => mismatch(outputs.what, &compared, path),
+        None => Ok(()),
+    }
+}
+
+/// 1 as the cotangent of the only floating output, if that has one element. Any other sum would be a guess.
+fn one(program: &Program, differentiated: &Differentiated) -> Result<FxHashMap<usize, Tensor>, Failure> {
+    let outputs = program.floating_outputs();
+    let unclear = |found: String| {
+        let message =
+            format!("without cotangents the program must have one floating output of one element; {found}");
+        let all: Vec<String> = outputs.iter().map(|(_, name)| format!("`{name}`")).collect();
+        let advice = format!("give --cotangents FILE, safetensors with {}", all.join(", "));
+        Failure::Usage { message, advice }
+    };
+    let [(index, name)] = outputs.as_slice() else {
+        return Err(match outputs.len() {
+            0 => Failure::Usage {
+                message: "the program has no floating output, so it has no gradients".to_owned(),
+                advice: "`thunderhead trace MODEL` shows what it returns".to_owned(),
+            },
+            n => unclear(format!("it has {n} floating outputs")),
+        });
+    };
+    let traces = &differentiated.traces;
+    // An output that no wanted value reaches takes no cotangent; every gradient is zero then.
+    let Some(at) = traces.cotangents.iter().position(|i| i == index) else { return Ok(FxHashMap::default()) };
+    let (dtype, dims) = cotangent_type(&traces.backward, at, &differentiated.compiled_forward().sizes)
+        .ok_or_else(|| unclear(format!("the size of `{name}` is known only when it runs")))?;
+    match one_of(dtype).filter(|_| dims.iter().product::<i64>() == 1) {
+        Some(raw) => {
+            let tensor = Tensor::from_bytes(dtype, &dims, &raw)
+                .map_err(|error| Failure::Fill { reason: error.to_string() })?;
+            Ok(FxHashMap::from_iter([(*index, tensor)]))
+        }
+        None => Err(unclear(format!("`{name}` is {dtype}{dims:?}"))),
+    }
+}
+
+type Sizes = FxHashMap<thunderhead::ir::Symbol, i64>;
+
+fn cotangent_type(backward: &Trace, at: usize, sizes: &Sizes) -> Option<(Dtype, Vec<i64>)> {
+    let mut cotangents = backward.params.iter().filter(|p| p.role.kind == RoleKind::Cotangent);
+    let ty = backward.ty(cotangents.nth(at)?.value).tensor()?;
+    let dims: Option<Vec<i64>> = ty.dims.iter().map(|dim| dim.eval(&|s| sizes.get(&s).copied())).collect();
+    Some((ty.dtype, dims?))
+}
+
+/// The bytes of 1, for dtypes that losses have.
+fn one_of(dtype: Dtype) -> Option<Vec<u8>> {
+    Some(match dtype {
+        Dtype::F64 => 1f64.to_le_bytes().to_vec(),
+        Dtype::F32 => 1f32.to_le_bytes().to_vec(),
+        Dtype::F16 => half::f16::ONE.to_le_bytes().to_vec(),
+        Dtype::Bf16 => half::bf16::ONE.to_le_bytes().to_vec(),
+        _ => return None,
+    })
+}
