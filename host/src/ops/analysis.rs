@@ -77,6 +77,10 @@ const REAL: Op = Op { meta: Meta::Fn(real_inexact_of_a), ..INEXACT };
 /// Composites of `a` and `b`, broadcast and promoted to a float.
 const BINARY_INEXACT: Op = Op { meta: Meta::Fn(inexact_of_a_b), ..SAME };
 
+/// Where the inverse of cosh is defined, and around.
+const FROM_ONE: &[Sample] =
+    &[Sample("T[2, 3]{2..9}"), Sample("T[]{2..9}"), Sample("T[0, 4]"), Sample("T[5]{nonfinite}")];
+
 pub static ACOS: Op = Op {
     name: "prims.acos",
     doc: "Arc cosine, in [0, pi]; NaN outside [-1, 1].",
@@ -105,7 +109,7 @@ pub static ACOSH: Op = Op {
             chain(b, g, &slope)
         })
     }),
-    samples: UNARY_POS,
+    samples: FROM_ONE,
     ..PRIM
 };
 
@@ -390,7 +394,12 @@ pub static ZETA: Op = Op {
         binary_rule(
             b,
             d,
-            |b, _, _, _, g| b.mul(g, f64::NAN),
+            |_, _, _, _, _| {
+                Err(OpError {
+                    op: "prims.zeta".into(),
+                    what: "has no gradient by `a`: no formula of these functions gives it".into(),
+                })
+            },
             |b, x, q, _, g| {
                 // d zeta(x, q) / dq = -x zeta(x + 1, q).
                 let next = b.add(x, 1.0)?;
@@ -457,7 +466,7 @@ pub static TORCH_ACOSH: Op = Op {
         overloads: &["acosh.default", "acosh_.default", "arccosh.default", "arccosh_.default"],
         import: Import::Map("a=self"),
     }],
-    samples: UNARY_POS,
+    samples: FROM_ONE,
     ..INEXACT
 };
 

@@ -280,10 +280,10 @@ const SCATTER_SAMPLES: &[Sample] = &[
 pub static SCATTER_REDUCE: Op = Op {
     name: "prims.scatter_reduce",
     doc: "`a` with each place that the index names reduced over what `src` brings there, and, with `include_self`, over \
-          what stood there. Places not named keep their value.",
+          what stood there. Places not named keep their value. Complex numbers have no extremes, bools no mean.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int, reduce: str{sum|prod|mean|amax|amin}, \
              include_self: bool) -> Tensor",
-    meta: Meta::Fn(scatter_meta),
+    meta: Meta::Fn(scatter_reduce_meta),
     vjp: Vjp::Rule(scatter_reduce_rule),
     traits: Traits::ACCUMULATES,
     samples: &[
@@ -702,6 +702,14 @@ fn scatter_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
         }
     }
     same_type(&a)
+}
+
+fn scatter_reduce_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+    let (dtype, how) = (call.tensor("a")?.dtype(), call.str("reduce")?);
+    if matches!(how, "amax" | "amin") && dtype.is_complex() || how == "mean" && dtype == Dtype::Bool {
+        return Err(call.error(format!("{dtype} has no `{how}`")));
+    }
+    scatter_meta(call)
 }
 
 fn index_slices_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {

@@ -19,13 +19,15 @@ pub static OPS: &[&Op] = &[
 
 pub static TORCH_SOFT_MARGIN_LOSS: Op = Op {
     name: "torch.soft_margin_loss",
-    doc: "log(1 + exp(-target * a)).",
+    doc: "log(1 + exp(-target * a)), in the dtype of `a`.",
     schema: "(a: Tensor, target: Tensor, reduction: str{none|mean|sum} = mean) -> Tensor",
     level: Level::Composite(|b, call| {
         let p = Pair::of(b, call)?;
         let m = b.mul(&p.target, &p.a)?;
         let l = softplus_of_negative(b, &m)?;
-        loss::finish(b, call, &l, p.out)
+        // ATen's kernel makes its result like the input.
+        let out = call.tensor("a")?.dtype();
+        loss::finish(b, call, &l, if out.is_inexact() { out } else { p.out })
     }),
     aten: &[Aten {
         overloads: &["soft_margin_loss.default"],

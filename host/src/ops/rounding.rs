@@ -266,7 +266,7 @@ pub static TORCH_ISPOSINF: Op = Op {
 
 pub static TORCH_SIGN: Op = Op {
     name: "torch.sign",
-    doc: "-1, 0 or 1; of a complex number z / |z|, 0 at 0; of bools themselves.",
+    doc: "-1, 0 or 1, 0 of NaN; of a complex number z / |z|, 0 at 0; of bools themselves.",
     schema: "(a: Tensor) -> Tensor",
     level: Level::Composite(sign),
     aten: &[Aten {
@@ -534,7 +534,13 @@ fn sign(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
         return unary(b, call, "prims.shallow_copy");
     }
     if !a.dtype().is_complex() {
-        return unary(b, call, "prims.sign");
+        let sign = b.unary("prims.sign", &a)?;
+        if !a.dtype().is_float() {
+            return Ok(vec![sign.arg()]);
+        }
+        // The prim keeps NaN; PyTorch gives 0.
+        let is_number = b.eq(&a, &a)?;
+        return Ok(vec![b.select(&is_number, &sign, 0.0)?.arg()]);
     }
     let modulus = b.abs(&a)?;
     let size = b.to(&modulus, a.dtype())?;

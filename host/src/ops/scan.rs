@@ -238,7 +238,17 @@ fn cumprod_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>
 fn logcumsumexp_rule(b: &mut Builder<'_>, d: &Grad<'_>) -> Result<Vec<Option<Tensor>>, OpError> {
     let (a, y, g, axis) = (d.call.tensor("a")?, d.output(0)?, d.g()?, d.call.raw("axis")?);
     if a.dtype().is_complex() {
-        return Err(d.call.error("has no gradient for complex numbers"));
+        // No sides to tell apart: a complex logarithm holds the sign. Zero has none that is finite.
+        let g = b.conj(&g)?;
+        let none = b.eq(&g, 0.0)?;
+        let size = b.select(&none, 1.0, &g)?;
+        let log = b.log(&size)?;
+        let log = b.sub(&log, &y)?;
+        let log = b.select(&none, f64::NEG_INFINITY, &log)?;
+        let sum = summed_back(b, &log, &axis, "prims.logcumsumexp")?;
+        let share = b.add(&sum, &a)?;
+        let share = b.exp(&share)?;
+        return Ok(vec![Some(b.conj(&share)?)]);
     }
     let mut parts = Vec::with_capacity(2);
     for negative in [false, true] {
