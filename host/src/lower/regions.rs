@@ -108,7 +108,8 @@ pub fn form(claimed: Claimed, forming: &mut Forming<'_, '_>) -> Result<(Lowered,
     let mut n_fixed = flat.origins.iter().filter_map(|o| o.mark.fixed).max().map_or(0, |n| n + 1);
     for round in 0.. {
         let parts = parts_of(&flat, forming.claims);
-        let grouping = region::group(&flat.trace, &parts)
+        let fixed: Vec<Option<u32>> = flat.origins.iter().map(|o| o.mark.fixed).collect();
+        let grouping = region::group(&flat.trace, &parts, &fixed)
             .map_err(|circle| FormError::Given(given_name(&flat, forming.given, circle.stmt)))?;
         if forming.given.is_some() {
             return Ok(finished(flat, grouping, forming));
@@ -171,7 +172,7 @@ fn given_name(flat: &Flat, given: Option<&GivenNames>, stmt: usize) -> Name {
 
 fn parts_of(flat: &Flat, claims: &Claims<'_>) -> Vec<Part> {
     let mut known: FxHashMap<Name, Option<CandidateId>> = FxHashMap::default();
-    let part = |(stmt, origin): (&Stmt, &Origin)| {
+    let part = |stmt: &Stmt| {
         let Stmt::Op(bsym) = stmt else { return Part::Single };
         let Some(who) = &bsym.who else { return Part::Single };
         if &*who.executor == HOST {
@@ -181,11 +182,11 @@ fn parts_of(flat: &Flat, claims: &Claims<'_>) -> Vec<Part> {
             .entry(who.executor.clone())
             .or_insert_with(|| claims.find(&who.executor).filter(|c| claims.fusion(*c).is_some()));
         match *fuses {
-            Some(executor) => Part::Fused { executor: executor as u32, fixed: origin.mark.fixed },
+            Some(executor) => Part::Fused(executor as u32),
             None => Part::Single,
         }
     };
-    flat.trace.body.iter().zip(&flat.origins).map(part).collect()
+    flat.trace.body.iter().map(part).collect()
 }
 
 fn part_of_host(bsym: &Bsym) -> Part {
@@ -215,7 +216,7 @@ impl Wishes {
 }
 
 fn is_own_part(parts: &[Part], at: usize) -> bool {
-    matches!(parts[at], Part::Fused { .. })
+    matches!(parts[at], Part::Fused(_))
 }
 
 fn release_of(group: &Group, parts: &[Part], refusal: &Refusal) -> Vec<Release> {
@@ -246,7 +247,7 @@ fn everything(parts: &[Part], releases: Vec<Release>) -> Vec<Release> {
         why.entry(release.executor).or_insert(release.refusal);
     }
     let of = |(stmt, part): (usize, &Part)| match part {
-        Part::Fused { executor, .. } => {
+        Part::Fused(executor) => {
             let executor = *executor as CandidateId;
             let refusal = why.get(&executor)?.clone();
             Some(Release { stmt, executor, refusal })
@@ -289,8 +290,7 @@ fn proposals(
         // A region that cannot be described is nobody's business; its ops could not be asked for either.
         let Ok(spec) = spec else { continue };
         let Some(lists) = (forming.propose)(executor, &spec)? else {
-            let all = group.stmts.iter().copied().filter(|at| own(*at)).collect();
-            wishes.together.push(all);
+            wishes.together.push(group.stmts.clone());
             continue;
         };
         let lists = region::check_proposals(&flat.trace, group, &own, &lists)

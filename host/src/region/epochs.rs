@@ -26,13 +26,8 @@ pub enum Part {
     Stream,
     /// An op of an executor without regions, or of the host.
     Single,
-    /// An op of a fusion executor; with a number, it stays together with those of the same number, and with nobody else.
-    Fused {
-        /// The executor.
-        executor: u32,
-        /// Numbered from 0, over all executors.
-        fixed: Option<u32>,
-    },
+    /// An op of this fusion executor.
+    Fused(u32),
 }
 
 /// Where a statement stands.
@@ -127,22 +122,45 @@ impl Source {
 
 const NONE: u32 = u32::MAX;
 
-/// Groups the statements of a flat trace; `parts` has one entry for each. Fails only where fixed groups are not acyclic.
-pub fn group(trace: &Trace, parts: &[Part]) -> Result<Grouping, Circle> {
+/// Groups the statements of a flat trace; `parts` and `fixed` have one entry for each. Statements of one number in `fixed` stay
+/// together, and with nobody else; it counts from 0, and a number has ops of one executor. Views between ops that stay
+/// together must have their number, others may. Fails only where fixed groups need each other.
+pub fn group(trace: &Trace, parts: &[Part], fixed: &[Option<u32>]) -> Result<Grouping, Circle> {
     let mut work = 0;
     let edges = Edges::of(trace, parts, &mut work);
-    let n_fixed = parts.iter().filter_map(|p| fixed_of(*p)).max().map_or(0, |n| n as usize + 1);
-    let units: Vec<u32> = parts.iter().map(|p| fixed_of(*p).unwrap_or(NONE)).collect();
-    let order = sorted(&edges, &units, n_fixed, &mut work)?;
-    let (origins, groups) = epochs(&edges, parts, &order, n_fixed, &mut work);
+    let fixed = Fixed::of(parts, fixed);
+    let (n_fixed, units) = (fixed.n, &fixed.of);
+    let order = sorted(&edges, units, n_fixed, &mut work)?;
+    let (origins, groups) = epochs(&edges, parts, &fixed, &order, &mut work);
     let places = placed(trace, &edges, parts, &order, &origins, &groups, &mut work);
     let units: Vec<u32> = places.iter().map(|p| if let Place::In(g) = p { *g } else { NONE }).collect();
     let order = sorted(&edges, &units, groups.n, &mut work)?;
-    Ok(finished(parts, order, &places, &groups, work))
+    Ok(finished(parts, &fixed, order, &places, &groups, work))
 }
 
-fn fixed_of(part: Part) -> Option<u32> {
-    if let Part::Fused { fixed, .. } = part { fixed } else { None }
+/// What must stay together.
+struct Fixed {
+    n: usize,
+    /// For each statement its group's number, else [`NONE`].
+    of: Vec<u32>,
+}
+
+impl Fixed {
+    /// Numbers without an op of an executor's are nobody's: what is left of a group are views.
+    fn of(parts: &[Part], fixed: &[Option<u32>]) -> Fixed {
+        let n = fixed.iter().flatten().max().map_or(0, |n| *n as usize + 1);
+        let mut has_ops = vec![false; n];
+        for (part, fixed) in parts.iter().zip(fixed) {
+            if let (Part::Fused(_), Some(f)) = (part, fixed) {
+                has_ops[*f as usize] = true;
+            }
+        }
+        let of = |(part, fixed): (&Part, &Option<u32>)| match (part, fixed) {
+            (Part::Fused(_) | Part::View | Part::Number, Some(f)) if has_ops[*f as usize] => *f,
+            _ => NONE,
+        };
+        Fixed { n, of: parts.iter().zip(fixed).map(of).collect() }
+    }
 }
 
 /// For each statement, the statements that it needs, in one array.
@@ -358,62 +376,60 @@ struct Groups {
     of: Vec<u32>,
     /// For each region: who, its epoch.
     keys: Vec<(u32, u32)>,
+    /// For each statement: a number that is not neutral.
+    solid: Vec<bool>,
 }
 
 /// Origins of what each statement makes, and the regions.
 fn epochs(
     edges: &Edges,
     parts: &[Part],
+    fixed: &Fixed,
     order: &[usize],
-    n_fixed: usize,
     work: &mut u64,
 ) -> (Vec<Origin>, Groups) {
-    let n_executors = parts
-        .iter()
-        .map(|p| if let Part::Fused { executor, .. } = p { *executor + 1 } else { 0 })
-        .max()
-        .unwrap_or(0);
+    let executors = parts.iter().filter_map(|p| if let Part::Fused(e) = p { Some(*e + 1) } else { None });
+    let n_executors = executors.max().unwrap_or(0);
     // A fixed group is somebody of its own.
-    let owner = |part: Part| match part {
-        Part::Fused { fixed: Some(fixed), .. } => Some(n_executors + fixed),
-        Part::Fused { executor, fixed: None } => Some(executor),
-        _ => None,
+    let owner = |at: usize| match (fixed.of[at], parts[at]) {
+        (NONE, Part::Fused(executor)) => Some(executor),
+        (NONE, _) => None,
+        (f, _) => Some(n_executors + f),
     };
     let mut origins = vec![Origin::START; parts.len()];
-    let mut groups = Groups { n: 0, of: vec![NONE; parts.len()], keys: Vec::new() };
+    let mut groups =
+        Groups { n: 0, of: vec![NONE; parts.len()], keys: Vec::new(), solid: vec![false; parts.len()] };
     let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-    let mut fixed_done = vec![false; n_fixed];
-    for (i, &at) in order.iter().enumerate() {
-        let fixed = fixed_of(parts[at]);
-        if fixed.is_some_and(|f| fixed_done[f as usize]) {
-            continue;
-        }
+    let mut at = 0;
+    while at < order.len() {
+        let first = order[at];
+        let unit = fixed.of[first];
         // The members of a fixed group stand side by side from here on, and have one epoch.
-        let members = match fixed {
-            Some(f) => {
-                fixed_done[f as usize] = true;
-                let end = order[i..].iter().position(|s| fixed_of(parts[*s]) != fixed);
-                &order[i..end.map_or(order.len(), |end| i + end)]
-            }
-            None => &order[i..i + 1],
+        let n = match unit {
+            NONE => 1,
+            _ => order[at..].iter().take_while(|s| fixed.of[**s] == unit).count(),
         };
+        let members = &order[at..at + n];
+        at += n;
         let mut inputs = Origin::START;
         for &member in members {
             *work += 1;
             for &needed in edges.needed_by(member) {
                 *work += 1;
-                let inside = fixed.is_some() && fixed_of(parts[needed as usize]) == fixed;
-                if !inside {
+                if unit == NONE || fixed.of[needed as usize] != unit {
                     inputs.join(origins[needed as usize]);
                 }
             }
         }
-        let who = owner(parts[at]);
-        let neutral = matches!(parts[at], Part::View | Part::Number | Part::Stream);
+        let who = owner(first);
+        let is_number = matches!(parts[first], Part::Number | Part::Stream);
+        // A number worked out from a region's tensor can be used anywhere, so it stands outside, and splits.
+        groups.solid[first] = who.is_none() && is_number && inputs.from != Source::Nobody;
+        let neutral = (is_number || parts[first] == Part::View) && !groups.solid[first];
         let made = match who {
-            _ if neutral => inputs,
-            None => Origin { epoch: inputs.epoch_for(None), from: Source::Nobody },
             Some(w) => Origin { epoch: inputs.epoch_for(who), from: Source::One(w) },
+            None if neutral => inputs,
+            None => Origin { epoch: inputs.epoch_for(None), from: Source::Nobody },
         };
         members.iter().for_each(|m| origins[*m] = made);
         if let Some(w) = who {
@@ -422,7 +438,8 @@ fn epochs(
                 groups.n += 1;
                 groups.n as u32 - 1
             });
-            members.iter().for_each(|m| groups.of[*m] = group);
+            let own = members.iter().filter(|m| matches!(parts[**m], Part::Fused(_)));
+            own.for_each(|m| groups.of[*m] = group);
         }
     }
     (origins, groups)
@@ -476,8 +493,9 @@ fn placed(
             _ => None,
         };
         let place = match (parts[at], users[at]) {
-            (Part::Fused { .. }, _) => Place::In(groups.of[at]),
+            (Part::Fused(_), _) => Place::In(groups.of[at]),
             (Part::Single | Part::Stream, _) => Place::Outside,
+            (Part::Number, _) if groups.solid[at] => Place::Outside,
             (Part::View | Part::Number, Users::One(place @ Place::In(_))) => place,
             (Part::View, Users::One(Place::Outside) | Users::Several) => {
                 source().map_or(Place::Outside, Place::In)
@@ -494,7 +512,14 @@ fn placed(
 }
 
 /// Regions numbered in the order in which they run.
-fn finished(parts: &[Part], order: Vec<usize>, places: &[Place], groups: &Groups, work: u64) -> Grouping {
+fn finished(
+    parts: &[Part],
+    fixed: &Fixed,
+    order: Vec<usize>,
+    places: &[Place],
+    groups: &Groups,
+    work: u64,
+) -> Grouping {
     let mut number = vec![NONE; groups.n];
     let mut done: Vec<Group> = Vec::new();
     let mut places = places.to_vec();
@@ -508,8 +533,9 @@ fn finished(parts: &[Part], order: Vec<usize>, places: &[Place], groups: &Groups
         places[at] = Place::In(new);
         let group = &mut done[new as usize];
         group.stmts.push(at);
-        if let Part::Fused { executor, fixed } = parts[at] {
-            (group.executor, group.fixed) = (executor, fixed);
+        if let Part::Fused(executor) = parts[at] {
+            group.executor = executor;
+            group.fixed = (fixed.of[at] != NONE).then_some(fixed.of[at]);
             group.n_ops += 1;
         }
     }

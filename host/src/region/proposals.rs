@@ -46,8 +46,8 @@ pub enum ProposalError {
 }
 
 /// Checks proposals for the region `group` of `trace`: each names ops of the region by their place in it, none twice, and
-/// all are convex beside each other. Gives, for each proposal, the statements of the executor's own; views and numbers may be
-/// named, and are left out, since they go where they are used.
+/// all are convex beside each other. Gives, for each proposal, its statements: the executor's own that it names, and the views
+/// and numbers between them. Others of these may be named, and are left out, since they go where they are used.
 pub fn check_proposals(
     trace: &Trace,
     group: &Group,
@@ -73,13 +73,15 @@ pub fn check_proposals(
         }
     }
     convex(trace, group, own, &of_op, proposals.len())?;
+    between(trace, group, own, &mut of_op);
     let mut lists: Vec<Vec<usize>> = vec![Vec::new(); proposals.len()];
     for (at, proposal) in of_op.iter().enumerate() {
         if let Some(p) = proposal {
             lists[*p].push(group.stmts[at]);
         }
     }
-    match lists.iter().position(Vec::is_empty) {
+    let no_own = |list: &Vec<usize>| !list.iter().any(|at| own(*at));
+    match lists.iter().position(no_own) {
         Some(proposal) => Err(ProposalError::Empty { proposal }),
         None => Ok(lists),
     }
@@ -140,4 +142,48 @@ fn convex(
     let through =
         through.or_else(|| (0..n).find(|x| of_op[*x].is_some_and(|p| p != proposal && waits[n + p] > 0)));
     Err(ProposalError::NotConvex { proposal, through: through.unwrap_or(0) as u32 })
+}
+
+/// Views and numbers that stand between ops of one proposal belong to it. (None stands between those of two, in both
+/// directions, since these are convex.)
+fn between(trace: &Trace, group: &Group, own: &dyn Fn(usize) -> bool, of_op: &mut [Option<usize>]) {
+    let mut made_by: FxHashMap<ValueId, usize> = FxHashMap::default();
+    // For each op of nobody's the proposals that it comes from.
+    let mut from: Vec<Vec<usize>> = vec![Vec::new(); of_op.len()];
+    let mut needed: Vec<Vec<usize>> = vec![Vec::new(); of_op.len()];
+    for (at, stmt) in group.stmts.iter().enumerate() {
+        let Stmt::Op(bsym) = &trace.body[*stmt] else { continue };
+        bsym.for_each_use(&mut |v| needed[at].extend(made_by.get(&v)));
+        if !own(*stmt) {
+            let mut all: Vec<usize> = needed[at]
+                .iter()
+                .flat_map(|need| {
+                    if own(group.stmts[*need]) {
+                        of_op[*need].into_iter().collect()
+                    } else {
+                        from[*need].clone()
+                    }
+                })
+                .collect();
+            all.sort_unstable();
+            all.dedup();
+            from[at] = all;
+        }
+        bsym.defined().for_each(|v| {
+            made_by.insert(v, at);
+        });
+    }
+    let mut to: Vec<Vec<usize>> = vec![Vec::new(); of_op.len()];
+    for at in (0..of_op.len()).rev() {
+        let neutral = !own(group.stmts[at]);
+        let users: Vec<usize> = if neutral { to[at].clone() } else { of_op[at].into_iter().collect() };
+        if neutral {
+            of_op[at] = from[at].iter().copied().find(|p| users.contains(p));
+        }
+        for &need in &needed[at] {
+            if !own(group.stmts[need]) {
+                to[need].extend(&users);
+            }
+        }
+    }
 }

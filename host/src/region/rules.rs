@@ -11,7 +11,7 @@ use thunderhead_manifest::RegionRules;
 pub enum Verdict {
     /// It stays.
     Keep,
-    /// It is cut: these statements stay together each. Convex, since they follow each other in an order of the trace.
+    /// It is cut: these statements stay together each, views included. Convex, since they follow each other in the trace.
     Cut(Vec<Vec<usize>>),
     /// Its ops are released, with this reason.
     Release(Refusal),
@@ -26,9 +26,7 @@ pub fn judge(
     executor: &str,
 ) -> Verdict {
     if let Some(max) = rules.max_ops.filter(|max| (group.n_ops as u64) > *max) {
-        let ops: Vec<usize> = group.stmts.iter().copied().filter(|at| own(*at)).collect();
-        let max = usize::try_from(max.max(1)).unwrap_or(usize::MAX);
-        return Verdict::Cut(ops.chunks(max).map(<[usize]>::to_vec).collect());
+        return Verdict::Cut(cut(&group.stmts, own, max.max(1)));
     }
     if let Some(min) = rules.min_ops.filter(|min| (group.n_ops as u64) < *min) {
         let ops = if group.n_ops == 1 { "op" } else { "ops" };
@@ -43,4 +41,23 @@ pub fn judge(
         }
     }
     Verdict::Keep
+}
+
+/// Pieces of at most `max` own statements each, in order; what is not own goes with what stands before it.
+fn cut(stmts: &[usize], own: &dyn Fn(usize) -> bool, max: u64) -> Vec<Vec<usize>> {
+    let mut pieces: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut n = 0;
+    for &at in stmts {
+        if own(at) {
+            if n == max {
+                pieces.push(Vec::new());
+                n = 0;
+            }
+            n += 1;
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(at);
+        }
+    }
+    pieces
 }

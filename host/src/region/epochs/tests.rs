@@ -44,7 +44,7 @@ fn random(seed: u64, n: usize, n_executors: u32, reach: usize) -> (Trace, Vec<Pa
             0 | 1 => Part::View,
             2 => Part::Number,
             3..=5 => Part::Single,
-            _ => Part::Fused { executor: random.below(n_executors as usize) as u32, fixed: None },
+            _ => Part::Fused(random.below(n_executors as usize) as u32),
         });
     }
     for _ in 0..3 {
@@ -52,6 +52,10 @@ fn random(seed: u64, n: usize, n_executors: u32, reach: usize) -> (Trace, Vec<Pa
         trace.outputs.push(Output { value: Arg::Value(v), name: Some("out".into()) });
     }
     (trace, parts)
+}
+
+fn free(trace: &Trace, parts: &[Part]) -> Grouping {
+    group(trace, parts, &vec![None; parts.len()]).expect("nothing is fixed")
 }
 
 fn needs(trace: &Trace) -> Vec<Vec<usize>> {
@@ -78,10 +82,10 @@ fn check(trace: &Trace, parts: &[Part], grouping: &Grouping) {
     // Complete: each op of a fusion executor stands in one of its regions, and no stranger does.
     for (at, part) in parts.iter().enumerate() {
         match (part, grouping.places[at]) {
-            (Part::Fused { executor, .. }, Place::In(g)) => {
+            (Part::Fused(executor), Place::In(g)) => {
                 assert_eq!(grouping.groups[g as usize].executor, *executor);
             }
-            (Part::Fused { .. }, Place::Outside) => panic!("op {at} stands in no region"),
+            (Part::Fused(_), Place::Outside) => panic!("op {at} stands in no region"),
             (Part::Single | Part::Stream, place) => assert_eq!(place, Place::Outside),
             (Part::View | Part::Number, _) => {}
         }
@@ -91,6 +95,8 @@ fn check(trace: &Trace, parts: &[Part], grouping: &Grouping) {
         let members: Vec<usize> = (0..n).filter(|at| grouping.places[*at] == Place::In(g as u32)).collect();
         assert_eq!(group.stmts, members);
     }
+    let placed = grouping.places.iter().filter(|p| **p != Place::Outside).count();
+    assert_eq!(placed, grouping.groups.iter().map(|g| g.stmts.len()).sum::<usize>());
     // Acyclic: an order in which regions stand side by side and everything comes after what it needs.
     let mut place = vec![usize::MAX; n];
     grouping.order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
@@ -124,7 +130,7 @@ fn regions_are_whole_convex_and_acyclic() {
     for seed in 0..2_000 {
         let n = 5 + (seed as usize * 7) % 120;
         let (trace, parts) = random(seed, n, 1 + (seed % 3) as u32, 4 + (seed as usize % 40));
-        let grouping = group(&trace, &parts).expect("nothing is fixed");
+        let grouping = free(&trace, &parts);
         check(&trace, &parts, &grouping);
     }
 }
@@ -133,37 +139,37 @@ fn regions_are_whole_convex_and_acyclic() {
 #[test]
 fn what_is_cut_stays_together() {
     for seed in 0..500 {
-        let (trace, mut parts) = random(seed, 80, 2, 20);
-        let first = group(&trace, &parts).expect("nothing is fixed");
+        let (trace, parts) = random(seed, 80, 2, 20);
+        let first = free(&trace, &parts);
+        let mut fixed = vec![None; parts.len()];
         let mut n_fixed = 0;
         for group in &first.groups {
-            let own = group.stmts.iter().copied().filter(|at| matches!(parts[*at], Part::Fused { .. }));
-            for chunk in own.collect::<Vec<_>>().chunks(3) {
-                for at in chunk {
-                    if let Part::Fused { fixed, .. } = &mut parts[*at] {
-                        *fixed = Some(n_fixed);
-                    }
-                }
-                n_fixed += 1;
+            for (i, at) in group.stmts.iter().enumerate() {
+                fixed[*at] = Some(n_fixed + i as u32 / 4);
             }
+            n_fixed += group.stmts.len() as u32 / 4 + 1;
         }
-        let cut = group(&trace, &parts).expect("pieces of regions are acyclic");
+        let cut = group(&trace, &parts, &fixed).expect("pieces of regions are acyclic");
         check(&trace, &parts, &cut);
-        assert_eq!(cut.groups.len(), n_fixed as usize);
-        assert!(cut.groups.iter().all(|g| g.n_ops <= 3 && g.fixed.is_some()));
+        for group in &cut.groups {
+            let own = |at: &&usize| matches!(parts[**at], Part::Fused(_));
+            assert!(group.stmts.iter().filter(own).all(|at| fixed[*at] == group.fixed));
+            let all = (0..parts.len()).filter(|at| fixed[*at] == group.fixed).filter(|at| own(&at)).count();
+            assert_eq!(group.n_ops, all, "a fixed group is torn");
+        }
     }
 }
 
 #[test]
 fn the_same_regions_every_time_whatever_values_are_called() {
     let (trace, parts) = random(7, 300, 3, 30);
-    let first = group(&trace, &parts).expect("nothing is fixed");
+    let first = free(&trace, &parts);
     for turn in 0..100 {
         let mut renamed = trace.clone();
         for (i, value) in renamed.values.iter_mut().enumerate() {
             value.name = format!("n{}", (i * 31 + turn * 17) % 1009).into();
         }
-        assert_eq!(group(&renamed, &parts).expect("as before"), first);
+        assert_eq!(free(&renamed, &parts), first);
     }
 }
 
@@ -172,7 +178,7 @@ fn the_same_regions_every_time_whatever_values_are_called() {
 fn the_work_is_linear() {
     let work = |n: usize| {
         let (trace, parts) = random(11, n, 2, 50);
-        let grouping = group(&trace, &parts).expect("nothing is fixed");
+        let grouping = free(&trace, &parts);
         check(&trace, &parts, &grouping);
         grouping.work as f64
     };
@@ -185,7 +191,7 @@ fn the_work_is_linear() {
 }
 
 fn fused(executor: u32) -> Part {
-    Part::Fused { executor, fixed: None }
+    Part::Fused(executor)
 }
 
 /// A chain in which each op needs those at the given places.
@@ -205,7 +211,7 @@ fn unconnected_ops_stand_together_and_single_ops_split_nothing_before_a_region()
     let trace = chain(&[&[], &[], &[1], &[2], &[0]]);
     // Op 1 is somebody else's, and no region: what comes after it may stand with what does not.
     let parts = [fused(0), Part::Single, fused(0), fused(0), fused(0)];
-    let grouping = group(&trace, &parts).expect("nothing is fixed");
+    let grouping = free(&trace, &parts);
     assert_eq!(grouping.groups.len(), 1);
     assert_eq!((grouping.groups[0].n_ops, &grouping.order[..]), (4, &[1, 0, 2, 3, 4][..]));
 }
@@ -214,7 +220,7 @@ fn unconnected_ops_stand_together_and_single_ops_split_nothing_before_a_region()
 fn a_path_through_somebody_else_splits() {
     let trace = chain(&[&[], &[0], &[1], &[0]]);
     let parts = [fused(0), Part::Single, fused(0), fused(0)];
-    let grouping = group(&trace, &parts).expect("nothing is fixed");
+    let grouping = free(&trace, &parts);
     let sizes: Vec<usize> = grouping.groups.iter().map(|g| g.n_ops).collect();
     assert_eq!(sizes, [2, 1]);
 }
@@ -223,14 +229,14 @@ fn a_path_through_somebody_else_splits() {
 fn views_stand_where_they_are_used_and_split_nothing() {
     let trace = chain(&[&[], &[0], &[1], &[1]]);
     let parts = [fused(0), Part::View, fused(0), Part::Single];
-    let grouping = group(&trace, &parts).expect("nothing is fixed");
+    let grouping = free(&trace, &parts);
     assert_eq!((grouping.groups.len(), grouping.groups[0].stmts.clone()), (1, vec![0, 1, 2]));
 }
 
 #[test]
 fn groups_that_need_each_other_are_an_error() {
     let trace = chain(&[&[], &[0], &[1]]);
-    let with = |fixed| Part::Fused { executor: 0, fixed: Some(fixed) };
-    assert!(group(&trace, &[with(0), with(1), with(0)]).is_err());
-    assert!(group(&trace, &[with(0), with(0), with(1)]).is_ok());
+    let parts = [fused(0); 3];
+    assert!(group(&trace, &parts, &[Some(0), Some(1), Some(0)]).is_err());
+    assert!(group(&trace, &parts, &[Some(0), Some(0), Some(1)]).is_ok());
 }
