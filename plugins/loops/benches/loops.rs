@@ -1,0 +1,2 @@
+//! Measures kernels.
+fn main() {}
