@@ -48,6 +48,21 @@ mod graph;
 mod meta;
 mod program;
 
+mod work;
+
+mod affine;
+mod fuse;
+
+mod emit;
+mod lower;
+
+#[allow(unsafe_code)] // tiles and tensors are raw memory; why it is sound stands at its head
+mod exec;
+mod math;
+#[allow(unsafe_code)] // what callers owe stands at its head
+mod micro;
+mod rare;
+
 pub use graph::{
     Binary, Dtype, Graph, Invalid, NodeId, Operand, Prim, Reduce, Scalar, Source, TensorType, Ternary, Unary,
     ValueId, dense_strides,
