@@ -101,6 +101,8 @@ pub fn delinearise(at: &Affine, dims: &[usize], lens: &[usize]) -> Result<Map, N
     let rank = lens.len();
     let mut map = vec![Affine::constant(rank, 0); dims.len()];
     let mut rest = at.clone();
+    // What has one value does not move.
+    rest.coeffs.iter_mut().zip(lens).filter(|(_, len)| **len == 1).for_each(|(c, _)| *c = 0);
     let outermost = dims.iter().position(|dim| *dim > 1);
     for d in (0..dims.len()).rev() {
         if dims[d] == 1 {
@@ -114,7 +116,7 @@ pub fn delinearise(at: &Affine, dims: &[usize], lens: &[usize]) -> Result<Map, N
         let mut inside = Affine::constant(rank, rest.base.rem_euclid(n));
         let mut above = Affine::constant(rank, rest.base.div_euclid(n));
         for k in 0..rank {
-            let c = if lens[k] == 1 { 0 } else { rest.coeffs[k] };
+            let c = rest.coeffs[k];
             if c % n == 0 {
                 above.coeffs[k] = c / n;
             } else {
@@ -207,7 +209,14 @@ fn same_but_ones(map: &Map, from: &[usize], to: &[usize], rank: usize) -> Option
 
 /// The map of a view's result (of `out`), from that of its operand (of `dims`), where both see the same elements; `spread`
 /// lists the coordinates that a broadcast may add, outermost first.
-pub fn push(view: &Prim, map: &Map, dims: &[usize], out: &[usize], lens: &[usize], spread: &[usize]) -> Option<Map> {
+pub fn push(
+    view: &Prim,
+    map: &Map,
+    dims: &[usize],
+    out: &[usize],
+    lens: &[usize],
+    spread: &[usize],
+) -> Option<Map> {
     let rank = lens.len();
     match view {
         Prim::Copy => Some(map.clone()),
@@ -288,7 +297,8 @@ mod tests {
     #[test]
     fn reshapes_divide_where_they_can_and_say_what_to_split() {
         let lens = [2, 12, 4, 8];
-        let map = pull(&Prim::Reshape(lens.to_vec()), &identity(&lens), &[2, 12, 32], &lens, &lens).expect("affine");
+        let map = pull(&Prim::Reshape(lens.to_vec()), &identity(&lens), &[2, 12, 32], &lens, &lens)
+            .expect("affine");
         assert_eq!(map[2].coeffs, [0, 0, 8, 1]);
         let lens = [2, 12, 32];
         let coarse = pull(&Prim::Reshape(lens.to_vec()), &identity(&lens), &[2, 12, 4, 8], &lens, &lens);

@@ -77,7 +77,10 @@ pub enum Op {
     Uniform(Dtype, Affine),
     Fold(Red),
     /// The place (row-major among the folded) of the largest or smallest.
-    Place { largest: bool, at: Affine },
+    Place {
+        largest: bool,
+        at: Affine,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +115,12 @@ struct Part {
 struct Cut(usize, usize);
 
 /// Code for each box of a group, whose loads and stores count in these lists.
-pub fn emit<'a>(groups: &'a Groups<'a>, at: usize, inputs: &mut Vec<ValueId>, outputs: &[ValueId]) -> Vec<Code> {
+pub fn emit<'a>(
+    groups: &'a Groups<'a>,
+    at: usize,
+    inputs: &mut Vec<ValueId>,
+    outputs: &[ValueId],
+) -> Vec<Code> {
     let group = &groups.groups[at];
     let mut codes = Vec::new();
     let mut left = vec![Part { low: vec![0; group.lens.len()], lens: group.lens.clone() }];
@@ -550,7 +558,11 @@ impl<'a> Emitter<'a> {
             },
             (_, Class::F64) => self.push(Op::Slow(op), class, vec![a]),
             (Unary::BitwiseNot, _) => {
-                let ones = self.push(Op::Const(if class == Class::Mask { u64::from(u32::MAX) } else { u64::MAX }), class, vec![]);
+                let ones = self.push(
+                    Op::Const(if class == Class::Mask { u64::from(u32::MAX) } else { u64::MAX }),
+                    class,
+                    vec![],
+                );
                 let not = self.push(Op::Int(IntBin::Xor, dtype), class, vec![a, ones]);
                 self.wrapped(not, dtype)
             }
@@ -568,7 +580,8 @@ impl<'a> Emitter<'a> {
                 }
             }
             (Unary::Sign, _) => {
-                let (one, minus) = (self.constant(Scalar::Int(1), Dtype::I64), self.constant(Scalar::Int(-1), Dtype::I64));
+                let (one, minus) =
+                    (self.constant(Scalar::Int(1), Dtype::I64), self.constant(Scalar::Int(-1), Dtype::I64));
                 let below = self.push(Op::Bin(Bin::Max), class, vec![a, minus]);
                 self.push(Op::Bin(Bin::Min), class, vec![below, one])
             }

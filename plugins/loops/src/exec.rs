@@ -58,7 +58,12 @@ impl Loop {
         (CHUNK_WORK / self.unit_work()).clamp(1, self.n_units().max(1))
     }
 
-    pub fn run(&self, table: &Table, operands: &Operands<'_>, parallel: &dyn Parallel) -> Result<(), RunError> {
+    pub fn run(
+        &self,
+        table: &Table,
+        operands: &Operands<'_>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), RunError> {
         let (units, grain) = (self.n_units(), self.units_a_chunk());
         let first: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
         let chunk = |at: usize| {
@@ -130,7 +135,12 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(looped: &'a Loop, table: &'a Table, operands: &'a Operands<'a>, scratch: &mut Vec<Line>) -> Walk<'a> {
+    fn new(
+        looped: &'a Loop,
+        table: &'a Table,
+        operands: &'a Operands<'a>,
+        scratch: &mut Vec<Line>,
+    ) -> Walk<'a> {
         let lines = looped.scratch_bytes() / 64 + 1;
         if scratch.len() < lines {
             scratch.resize(lines, Line([0; 64]));
@@ -534,7 +544,9 @@ impl<'a> Walk<'a> {
                 Do::Slow(op) => {
                     let f = rare::slow(*op);
                     match step.class {
-                        Class::F32 => each(n, |i| at::<f32>(d, i).write(f(f64::from(*lane::<f32>(a, i))) as f32)),
+                        Class::F32 => {
+                            each(n, |i| at::<f32>(d, i).write(f(f64::from(*lane::<f32>(a, i))) as f32))
+                        }
                         _ => each(n, |i| at::<f64>(d, i).write(f(*lane::<f64>(a, i)))),
                     }
                 }
@@ -641,7 +653,8 @@ impl<'a> Walk<'a> {
                     let (lo, hi) = (*args[0].cast::<f64>(), *args[1].cast::<f64>());
                     each(n, |i| {
                         let element = (first + at + i as i64 * stride) as u64;
-                        self::at::<f64>(d, lane + i).write(lo + rare::unit64(seed, offset, element) * (hi - lo));
+                        self::at::<f64>(d, lane + i)
+                            .write(lo + rare::unit64(seed, offset, element) * (hi - lo));
                     });
                     return;
                 }

@@ -111,7 +111,7 @@ enum Trouble {
 }
 
 /// What a trial joining found.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Trial {
     loads: BTreeSet<ValueId>,
     reads: HashSet<ValueId>,
@@ -309,9 +309,8 @@ impl Groups<'_> {
         let mut needed: Vec<usize> = trial.loads.iter().filter_map(|load| self.group_of(*load)).collect();
         needed.extend(trial.reads.iter().filter_map(|read| self.group_of(*read)));
         let behind = |other: usize, of: usize| other == of || self.groups[other].before.has(of);
-        let cyclic = |other: &usize| {
-            behind(*other, group) || merging.iter().any(|merged| behind(*other, *merged))
-        };
+        let cyclic =
+            |other: &usize| behind(*other, group) || merging.iter().any(|merged| behind(*other, *merged));
         if needed.iter().any(cyclic) {
             return Err(Trouble::Refused);
         }
@@ -758,13 +757,11 @@ impl Groups<'_> {
             return self.check_view(group, node, map, lens, trial);
         }
         if self.is_cheap(group, value) {
-            let (loads, reads, boxed) = (trial.loads.clone(), trial.reads.clone(), trial.boxed.clone());
+            let before = trial.clone();
             match self.check_node(group, node, map, lens, trial, false) {
                 Ok(_) => return Ok(()),
                 Err(Trouble::Split(dim, inner)) => return Err(Trouble::Split(dim, inner)),
-                Err(Trouble::Refused) => {
-                    (trial.loads, trial.reads, trial.boxed) = (loads, reads, boxed);
-                }
+                Err(Trouble::Refused) => *trial = before,
             }
         }
         self.load(group, value, trial)
@@ -780,25 +777,21 @@ impl Groups<'_> {
     ) -> Result<(), Trouble> {
         let node = &self.work.nodes[node];
         let (operand, result) = (node.value(0), node.results[0]);
+        // (`Work` puts a copy between an input with gaps and a reshape of it.)
         match pull(&node.prim, map, self.dims(operand), self.dims(result), lens) {
             Ok(map) => self.check(group, operand, &map, lens, trial),
-            Err(NoMap::Split(dim, inner)) if !self.groups[group].boxed[dim] && !trial.boxed.contains(&dim) => {
+            Err(NoMap::Split(dim, inner))
+                if !self.groups[group].boxed[dim] && !trial.boxed.contains(&dim) =>
+            {
                 Err(Trouble::Split(dim, inner))
             }
             // Row-major memory is read under any dims.
-            Err(_) if self.node_of(operand).is_none() && self.is_dense(operand) => {
+            Err(_) if self.node_of(operand).is_none() && self.work.is_dense(operand) => {
                 trial.reads.insert(operand);
                 Ok(())
             }
-            Err(_) if self.node_of(operand).is_none() => self.load(group, result, trial),
             Err(_) => self.load(group, operand, trial),
         }
-    }
-
-    pub fn is_dense(&self, value: ValueId) -> bool {
-        let value = &self.work.values[value.at()];
-        let dense = dense_strides(&value.ty.dims);
-        (0..dense.len()).all(|d| value.ty.dims[d] == 1 || value.strides[d] == dense[d])
     }
 
     /// Computed again rather than read.

@@ -524,23 +524,6 @@ pub(crate) struct Node {
     pub results: Vec<ValueId>,
 }
 
-impl Node {
-    /// The tensors it takes.
-    pub fn values(&self) -> impl Iterator<Item = ValueId> + '_ {
-        self.operands.iter().filter_map(|operand| match operand {
-            Operand::Value(value) => Some(*value),
-            _ => None,
-        })
-    }
-
-    pub fn value(&self, at: usize) -> ValueId {
-        match self.operands[at] {
-            Operand::Value(value) => value,
-            _ => unreachable!("push has checked that operand {at} of {} is a tensor", self.prim.name()),
-        }
-    }
-}
-
 pub(crate) struct Value {
     pub ty: TensorType,
     pub source: Source,
@@ -676,5 +659,30 @@ impl Graph {
     /// What a node gives.
     pub fn results(&self, node: NodeId) -> &[ValueId] {
         &self.nodes[node.at()].results
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for input in &self.inputs {
+            let value = &self.values[input.at()];
+            writeln!(f, "{input}: {} = input strides {:?}", value.ty, value.strides)?;
+        }
+        for node in &self.nodes {
+            for result in &node.results {
+                write!(f, "{result}: {} ", self.ty(*result))?;
+            }
+            write!(f, "= {:?}", node.prim)?;
+            for operand in &node.operands {
+                match operand {
+                    Operand::Value(value) => write!(f, " {value}")?,
+                    Operand::Number(number) => write!(f, " {number}")?,
+                    Operand::Slot(slot) => write!(f, " slot{slot}")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        let outputs: Vec<String> = self.outputs.iter().map(ValueId::to_string).collect();
+        writeln!(f, "outputs {}", outputs.join(" "))
     }
 }

@@ -61,13 +61,21 @@ pub enum Do {
     Cast(Class, Dtype),
     Wrap(Dtype),
     Signbit(Class),
-    Gather { access: usize, stride: i64, size: usize },
+    Gather {
+        access: usize,
+        stride: i64,
+        size: usize,
+    },
     Uniform(Dtype, usize),
     Store(usize),
     /// Joins a fold's state.
     Fold(Red),
     /// Joins a search for the largest or smallest: state in the first place, found places in the second.
-    Search { largest: bool, class: Class, access: usize },
+    Search {
+        largest: bool,
+        class: Class,
+        access: usize,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -212,12 +220,8 @@ struct Peephole {
 impl Peephole {
     fn of(code: &Code) -> Peephole {
         let stores = code.stores.iter().map(|store| (store.value, store.access.clone())).collect();
-        let work = Work {
-            ins: code.ins.clone(),
-            stores,
-            lens: code.lens.clone(),
-            folded: code.folded.clone(),
-        };
+        let work =
+            Work { ins: code.ins.clone(), stores, lens: code.lens.clone(), folded: code.folded.clone() };
         let mut peephole = Peephole { work, uses: vec![] };
         peephole.count();
         peephole
@@ -469,15 +473,15 @@ struct Lowering {
 
 impl Lowering {
     fn new(work: Work, shape: Shaped) -> Lowering {
-        let left = |dims: &[usize]| -> Vec<usize> {
-            dims.iter().copied().filter(|d| work.lens[*d] > 1).collect()
-        };
+        let left =
+            |dims: &[usize]| -> Vec<usize> { dims.iter().copied().filter(|d| work.lens[*d] > 1).collect() };
         let (mut outer, serial, mut lane) = (left(&shape.outer), left(&shape.serial), left(&shape.lane));
         let size = |dims: &[usize]| dims.iter().map(|d| work.lens[*d]).product::<usize>();
         if shape.form != Form::Row {
             // As few lane coordinates as fill a tile; a long innermost one alone.
             let mut from = lane.len().saturating_sub(1);
-            let enough = if lane.last().is_some_and(|d| work.lens[*d] >= SHORT_LANES) { 1 } else { TILE_LANES };
+            let enough =
+                if lane.last().is_some_and(|d| work.lens[*d] >= SHORT_LANES) { 1 } else { TILE_LANES };
             while from > 0 && size(&lane[from..]) < enough {
                 from -= 1;
             }
@@ -658,7 +662,10 @@ impl Lowering {
         let mut wanted = vec![false; self.work.ins.len()];
         let mut stack: Vec<Id> = Vec::new();
         for (id, ins) in self.work.ins.iter().enumerate() {
-            if matches!(ins.op, Op::Fold(_) | Op::Place { .. }) && self.phases[id] == pass + 1 && self.places[id] != Place::None {
+            if matches!(ins.op, Op::Fold(_) | Op::Place { .. })
+                && self.phases[id] == pass + 1
+                && self.places[id] != Place::None
+            {
                 stack.extend(&ins.args);
             }
         }
@@ -806,9 +813,15 @@ impl Lowering {
                 continue;
             }
             let ins = self.work.ins[id].clone();
-            let own = if self.buffered[id] { Some(self.places[id]) } else { self.in_memory(id, &ins, at, &mut written) };
-            let loaded = matches!(ins.op, Op::Load(_)) && own.is_some_and(|place| matches!(place, Place::Mem(_)));
-            let dst = own.unwrap_or_else(|| Place::Reg(temporaries.take(self.tile.lanes, ins.class.size_bytes())));
+            let own = if self.buffered[id] {
+                Some(self.places[id])
+            } else {
+                self.in_memory(id, &ins, at, &mut written)
+            };
+            let loaded =
+                matches!(ins.op, Op::Load(_)) && own.is_some_and(|place| matches!(place, Place::Mem(_)));
+            let dst =
+                own.unwrap_or_else(|| Place::Reg(temporaries.take(self.tile.lanes, ins.class.size_bytes())));
             self.places[id] = dst;
             if !loaded {
                 let step = self.step(id, dst, &mut steps, &mut temporaries);
@@ -1015,7 +1028,13 @@ impl Temporaries {
     }
 }
 
-fn splat(place: Place, class: Class, lanes: usize, steps: &mut Vec<Step>, temporaries: &mut Temporaries) -> Place {
+fn splat(
+    place: Place,
+    class: Class,
+    lanes: usize,
+    steps: &mut Vec<Step>,
+    temporaries: &mut Temporaries,
+) -> Place {
     let dst = Place::Reg(temporaries.take(lanes, class.size_bytes()));
     let args = [place, Place::None, Place::None, Place::None];
     steps.push(Step { op: Do::Splat, class, dst, args, single: 1, tile: true });
@@ -1080,7 +1099,11 @@ impl fmt::Display for Loop {
             }
         }
         for (at, pass) in self.passes.iter().enumerate() {
-            let lines = pass.before.iter().map(|step| ("once", step)).chain(pass.body.iter().map(|step| ("tile", step)));
+            let lines = pass
+                .before
+                .iter()
+                .map(|step| ("once", step))
+                .chain(pass.body.iter().map(|step| ("tile", step)));
             for (when, step) in lines {
                 self.line(f, at, when, step)?;
             }

@@ -417,7 +417,14 @@ mod generic {
                 }
 
                 #[inline(always)]
-                pub unsafe fn bin<A: Arch>(op: Bin, s: Shape, d: *mut $t, a: *const $t, b: *const $t, n: usize) {
+                pub unsafe fn bin<A: Arch>(
+                    op: Bin,
+                    s: Shape,
+                    d: *mut $t,
+                    a: *const $t,
+                    b: *const $t,
+                    n: usize,
+                ) {
                     // SAFETY: the module's contract, handed on.
                     unsafe {
                         match op {
@@ -432,7 +439,14 @@ mod generic {
                 }
 
                 #[inline(always)]
-                pub unsafe fn cmp<A: Arch>(op: Cmp, s: Shape, d: *mut u32, a: *const $t, b: *const $t, n: usize) {
+                pub unsafe fn cmp<A: Arch>(
+                    op: Cmp,
+                    s: Shape,
+                    d: *mut u32,
+                    a: *const $t,
+                    b: *const $t,
+                    n: usize,
+                ) {
                     // SAFETY: the module's contract, handed on.
                     unsafe {
                         match op {
@@ -455,12 +469,36 @@ mod generic {
     }
 
     // NaN on either side wins: a false comparison takes the second, which is NaN if the first is not.
-    arithmetic!(f32, of_f32, |x, y| x + y, x - y, x * y, x / y,
-        if x > y || x.is_nan() { x } else { y }, if x < y || x.is_nan() { x } else { y });
-    arithmetic!(f64, of_f64, |x, y| x + y, x - y, x * y, x / y,
-        if x > y || x.is_nan() { x } else { y }, if x < y || x.is_nan() { x } else { y });
-    arithmetic!(i64, of_i64, |x, y| x.wrapping_add(y), x.wrapping_sub(y), x.wrapping_mul(y),
-        if y == 0 { 0 } else { x.wrapping_div(y) }, if x > y { x } else { y }, if x < y { x } else { y });
+    arithmetic!(
+        f32,
+        of_f32,
+        |x, y| x + y,
+        x - y,
+        x * y,
+        x / y,
+        if x > y || x.is_nan() { x } else { y },
+        if x < y || x.is_nan() { x } else { y }
+    );
+    arithmetic!(
+        f64,
+        of_f64,
+        |x, y| x + y,
+        x - y,
+        x * y,
+        x / y,
+        if x > y || x.is_nan() { x } else { y },
+        if x < y || x.is_nan() { x } else { y }
+    );
+    arithmetic!(
+        i64,
+        of_i64,
+        |x, y| x.wrapping_add(y),
+        x.wrapping_sub(y),
+        x.wrapping_mul(y),
+        if y == 0 { 0 } else { x.wrapping_div(y) },
+        if x > y { x } else { y },
+        if x < y { x } else { y }
+    );
 
     #[inline(always)]
     pub unsafe fn bin32<A: Arch>(op: Bin, s: Shape, d: *mut f32, a: *const f32, b: *const f32, n: usize) {
@@ -677,10 +715,18 @@ mod generic {
             Red::Sum => acc + a,
             Red::Prod => acc * a,
             Red::Max => {
-                if acc > a || acc.is_nan() { acc } else { a }
+                if acc > a || acc.is_nan() {
+                    acc
+                } else {
+                    a
+                }
             }
             Red::Min => {
-                if acc < a || acc.is_nan() { acc } else { a }
+                if acc < a || acc.is_nan() {
+                    acc
+                } else {
+                    a
+                }
             }
             Red::Dot => math::fma::<A>(a, b, acc),
         }
@@ -768,7 +814,12 @@ mod generic {
 
     /// Elements `stride` apart.
     #[inline(always)]
-    unsafe fn read<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut u8, a: *const u8, stride: usize, n: usize) {
+    unsafe fn read<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(
+        d: *mut u8,
+        a: *const u8,
+        stride: usize,
+        n: usize,
+    ) {
         let (d, a) = (d.cast::<R>(), a.cast::<T>());
         // SAFETY: the module's contract.
         unsafe {

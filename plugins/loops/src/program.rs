@@ -325,8 +325,12 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Program, Unsupported>
             steps.push(Step::Extern(groups.work.nodes[node].origin));
             continue;
         }
-        let outputs: Vec<ValueId> =
-            group.members.iter().map(|(value, _)| *value).filter(|value| groups.stored.contains(value)).collect();
+        let outputs: Vec<ValueId> = group
+            .members
+            .iter()
+            .map(|(value, _)| *value)
+            .filter(|value| groups.stored.contains(value))
+            .collect();
         if outputs.is_empty() {
             continue;
         }
@@ -349,7 +353,8 @@ fn kernel(
 ) -> Kernel {
     let needs = |value: &ValueId| {
         let value = &groups.work.values[value.at()];
-        let reach = value.ty.dims.iter().zip(&value.strides).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>();
+        let reach =
+            value.ty.dims.iter().zip(&value.strides).map(|(dim, stride)| (dim - 1) * stride).sum::<usize>();
         let size = value.ty.dtype.size_bytes();
         ((reach + 1) * size, size)
     };

@@ -12,7 +12,13 @@ pub fn bits_of(number: Scalar, dtype: Dtype) -> u64 {
         Dtype::BF16 => u64::from(math::from_bf16(math::to_bf16(math::to_odd(number.to_f64()))).to_bits()),
         Dtype::F16 => u64::from(math::from_f16(math::to_f16(math::to_odd(number.to_f64()))).to_bits()),
         Dtype::F64 => number.to_f64().to_bits(),
-        Dtype::Bool => if number.truth() { u64::from(u32::MAX) } else { 0 },
+        Dtype::Bool => {
+            if number.truth() {
+                u64::from(u32::MAX)
+            } else {
+                0
+            }
+        }
         _ => wrap(number.to_i64(), dtype) as u64,
     }
 }
@@ -68,7 +74,15 @@ pub fn slow(op: Unary) -> fn(f64) -> f64 {
         Unary::Reciprocal => |v| 1.0 / v,
         Unary::Round => libm::rint,
         Unary::Rsqrt => |v| 1.0 / libm::sqrt(v),
-        Unary::Sign => |v| if v > 0.0 { 1.0 } else if v < 0.0 { -1.0 } else { v },
+        Unary::Sign => |v| {
+            if v > 0.0 {
+                1.0
+            } else if v < 0.0 {
+                -1.0
+            } else {
+                v
+            }
+        },
         Unary::Sin => libm::sin,
         Unary::Sinh => libm::sinh,
         Unary::Sqrt => libm::sqrt,
@@ -102,7 +116,13 @@ pub fn int(op: IntBin, dtype: Dtype, a: i64, b: i64) -> Option<i64> {
         IntBin::And => a & b,
         IntBin::Or => a | b,
         IntBin::Xor => a ^ b,
-        IntBin::Shl => if (0..bits).contains(&b) { a.wrapping_shl(b as u32) } else { 0 },
+        IntBin::Shl => {
+            if (0..bits).contains(&b) {
+                a.wrapping_shl(b as u32)
+            } else {
+                0
+            }
+        }
         IntBin::Shr => a >> if (0..bits).contains(&b) { b } else { 63 },
         IntBin::Fmod => return (b != 0).then(|| a.wrapping_rem(b)),
         IntBin::Remainder => {
@@ -121,7 +141,13 @@ fn power(a: i64, b: i64) -> i64 {
     if b < 0 {
         return match a {
             1 => 1,
-            -1 => if b & 1 == 0 { 1 } else { -1 },
+            -1 => {
+                if b & 1 == 0 {
+                    1
+                } else {
+                    -1
+                }
+            }
             _ => 0,
         };
     }
@@ -144,7 +170,8 @@ pub fn philox(seed: i64, counter: u64) -> [u32; 4] {
     for _ in 0..10 {
         let first = u64::from(a) * 0xD251_1F53;
         let second = u64::from(c) * 0xCD9E_8D57;
-        (a, b, c, d) = ((second >> 32) as u32 ^ b ^ k0, second as u32, (first >> 32) as u32 ^ d ^ k1, first as u32);
+        (a, b, c, d) =
+            ((second >> 32) as u32 ^ b ^ k0, second as u32, (first >> 32) as u32 ^ d ^ k1, first as u32);
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
@@ -196,7 +223,10 @@ mod tests {
     #[test]
     fn numbers_are_rounded_to_their_dtype() {
         assert_eq!(bits_of(Scalar::Int(300), Dtype::U8), 44);
-        assert_eq!(bits_of(Scalar::Float(0.1), Dtype::BF16), u64::from(half::bf16::from_f64(0.1).to_f32().to_bits()));
+        assert_eq!(
+            bits_of(Scalar::Float(0.1), Dtype::BF16),
+            u64::from(half::bf16::from_f64(0.1).to_f32().to_bits())
+        );
         assert_eq!(cut(f64::NAN, Dtype::I32), i64::from(i32::MIN));
         assert_eq!(cut(-1.5, Dtype::I64), -1);
         assert_eq!(int(IntBin::Remainder, Dtype::I64, -7, 3), Some(2));

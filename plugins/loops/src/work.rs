@@ -4,7 +4,7 @@
 //! Ids of the caller's values are kept; values that are made here come behind them.
 
 use crate::graph::{
-    Binary, Dtype, Graph, NodeId, Operand, Prim, Reduce, Scalar, Source, TensorType, ValueId,
+    Binary, Dtype, Graph, NodeId, Operand, Prim, Reduce, Scalar, Source, TensorType, ValueId, dense_strides,
 };
 use crate::program::Unsupported;
 
@@ -87,6 +87,13 @@ impl Work {
         &self.values[value.at()].ty
     }
 
+    /// Row-major in memory.
+    pub fn is_dense(&self, value: ValueId) -> bool {
+        let value = &self.values[value.at()];
+        let dense = dense_strides(&value.ty.dims);
+        (0..dense.len()).all(|d| value.ty.dims[d] == 1 || value.strides[d] == dense[d])
+    }
+
     fn numel(&self, value: ValueId) -> usize {
         self.ty(value).numel()
     }
@@ -127,6 +134,11 @@ impl Work {
                     return Err("an index into nothing".into());
                 }
                 self.place(prim.clone(), operands.to_vec(), vec![result]);
+            }
+            // What a reshape looks at must be readable in row-major order, one way or another.
+            Prim::Reshape(_) => {
+                let dense = self.dense(self.tensor(operands, 0));
+                self.place(prim.clone(), vec![dense.into()], vec![result]);
             }
             Prim::Reduce { op, axes, out } => {
                 let a = self.tensor(operands, 0);
@@ -183,6 +195,15 @@ impl Work {
         result
     }
 
+    /// A value, or a copy of it that can be laid out in row-major order.
+    fn dense(&mut self, a: ValueId) -> ValueId {
+        if self.is_dense(a) {
+            return a;
+        }
+        let ty = self.ty(a).clone();
+        self.node(Prim::Copy, vec![a.into()], ty.dtype, &ty.dims)
+    }
+
     fn fold(&mut self, op: Reduce, a: ValueId, axes: &[usize], out: Option<Dtype>, result: ValueId) {
         let (ty, out_ty) = (self.ty(a).clone(), self.ty(result).clone());
         let length: usize = axes.iter().map(|axis| ty.dims[*axis]).product();
@@ -192,6 +213,7 @@ impl Work {
             return;
         }
         if length == 1 {
+            let a = self.dense(a);
             let flat = self.node(Prim::Reshape(out_ty.dims.clone()), vec![a.into()], ty.dtype, &out_ty.dims);
             self.place(Prim::Convert(out_ty.dtype), vec![flat.into()], vec![result]);
             return;
@@ -224,6 +246,7 @@ impl Work {
         let mut dims = ty.dims.clone();
         dims[axis] /= outer;
         dims.insert(axis, outer);
+        let a = self.dense(a);
         let parts = self.node(Prim::Reshape(dims.clone()), vec![a.into()], ty.dtype, &dims);
         // Axes behind the cut one have moved by one; of the two parts the inner one goes first.
         let inner: Vec<usize> = axes.iter().map(|at| if *at >= axis { at + 1 } else { *at }).collect();
