@@ -9,7 +9,7 @@ use crate::emit::Class;
 use crate::graph::{Dtype, Scalar};
 use crate::lower::{Do, Form, Loop, Number, Place, Reach, State, Step};
 use crate::math;
-use crate::micro::{PARTIALS, Red, Shape, Table};
+use crate::micro::{PARTIALS, Red, Rows, Shape, Table};
 use crate::program::{Parallel, RunError};
 use crate::rare;
 use std::cell::RefCell;
@@ -360,11 +360,11 @@ impl<'a> Walk<'a> {
         // the lowering gives a result a place of its own.
         unsafe {
             match &step.op {
-                Do::Load(access) => self.load(*access, d, n, step.tile),
-                Do::Store(access) => self.store(*access, a, n, step.tile),
+                Do::Load(access) => self.load(*access, d, step.tile),
+                Do::Store(access) => self.store(*access, a, step.tile),
                 Do::Splat => match step.class {
-                    Class::F32 | Class::Mask => (table.load)(Dtype::F32, d, a, 0, n),
-                    Class::F64 | Class::I64 => (table.load)(Dtype::I64, d, a, 0, n),
+                    Class::F32 | Class::Mask => (table.load)(Dtype::F32, d, a, Rows::run(n, 0)),
+                    Class::F64 | Class::I64 => (table.load)(Dtype::I64, d, a, Rows::run(n, 0)),
                 },
                 Do::Un(op) => (table.un32)(*op, d.cast(), a.cast(), n),
                 Do::Bin(op) => {
@@ -406,81 +406,82 @@ impl<'a> Walk<'a> {
 
     /// Calls `f` for each run of a tile: its first lane, the offset of its first element, and its lanes.
     fn runs(&self, access: usize, mut f: impl FnMut(usize, i64, usize)) {
+        self.blocks(access, |lane, offset, rows| {
+            for row in 0..rows.rows {
+                f(lane + row * rows.n, offset + row as i64 * rows.step as i64, rows.n);
+            }
+        });
+    }
+
+    /// Calls `f` for each block of runs that are equally far apart: its first lane, the offset of its first element.
+    fn blocks(&self, access: usize, mut f: impl FnMut(usize, i64, Rows)) {
         let looped = self.looped;
         let (tile, reach) = (&looped.tile, &looped.reaches[access]);
+        let stride = reach.stride as isize;
         if reach.run_from <= tile.dim {
-            return f(0, 0, self.n);
+            return f(0, 0, Rows::run(self.n, stride));
         }
-        let run: usize = looped.lane[reach.run_from..].iter().product();
-        for (k, lane) in (0..self.n).step_by(run).enumerate() {
+        let n: usize = looped.lane[reach.run_from..].iter().product();
+        // The coordinate before the run counts its rows, those before that the blocks.
+        let last = reach.run_from - 1;
+        let rows = if last == tile.dim { self.count } else { looped.lane[last] };
+        let block = Rows { n, stride, rows, step: reach.lane[last] as isize };
+        for (k, lane) in (0..self.n).step_by(n * rows).enumerate() {
             let mut left = k;
             let mut offset = 0;
-            for d in (tile.dim + 1..reach.run_from).rev() {
+            for d in (tile.dim + 1..last).rev() {
                 offset += (left % looped.lane[d]) as i64 * reach.lane[d];
                 left /= looped.lane[d];
             }
-            f(lane, offset + left as i64 * reach.lane[tile.dim], run);
+            if last > tile.dim {
+                offset += left as i64 * reach.lane[tile.dim];
+            }
+            f(lane, offset, block);
         }
     }
 
     /// # Safety
     /// `d` has room for `n` lanes of the dtype's class.
-    unsafe fn load(&self, access: usize, d: *mut u8, n: usize, tile: bool) {
+    unsafe fn load(&self, access: usize, d: *mut u8, tile: bool) {
         // SAFETY: the caller's and the compiler's: every element of the tile lies in its tensor.
-        unsafe { self.load_from(access, self.element(access), d, n, tile) }
+        unsafe { self.load_from(access, self.element(access), d, tile) }
     }
 
     /// As [`Walk::load`], from another first element.
     ///
     /// # Safety
     /// As there, and all elements of the access lie in a tensor when counted from `from`.
-    unsafe fn load_from(&self, access: usize, from: *const u8, d: *mut u8, n: usize, tile: bool) {
+    unsafe fn load_from(&self, access: usize, from: *const u8, d: *mut u8, tile: bool) {
         let reach = &self.looped.reaches[access];
         let dtype = reach.dtype;
         if !tile {
             // SAFETY: one element.
-            return unsafe { (self.table.load)(dtype, d, from, 0, n) };
+            return unsafe { (self.table.load)(dtype, d, from, Rows::run(1, 0)) };
         }
         let (size, lane_size) = (dtype.size_bytes() as isize, Class::of(dtype).size_bytes());
-        self.runs(access, |lane, offset, n| {
+        self.blocks(access, |lane, offset, rows| {
             let d = d.wrapping_add(lane * lane_size);
             let from = from.wrapping_offset(offset as isize * size);
-            if reach.stride >= 0 {
-                // SAFETY: a run of the tile.
-                unsafe { (self.table.load)(dtype, d, from, reach.stride as usize, n) };
-            } else {
-                for i in 0..n {
-                    let from = from.wrapping_offset(i as isize * reach.stride as isize * size);
-                    // SAFETY: one element of the run.
-                    unsafe { (self.table.load)(dtype, d.add(i * lane_size), from, 0, 1) };
-                }
-            }
+            // SAFETY: a block of the tile.
+            unsafe { (self.table.load)(dtype, d, from, rows) };
         });
     }
 
     /// # Safety
     /// `a` has `n` lanes of the dtype's class.
-    unsafe fn store(&self, access: usize, a: *const u8, n: usize, tile: bool) {
+    unsafe fn store(&self, access: usize, a: *const u8, tile: bool) {
         let reach = &self.looped.reaches[access];
         let (to, dtype) = (self.element(access), reach.dtype);
         if !tile {
             // SAFETY: one element.
-            return unsafe { (self.table.store)(dtype, to, a, n) };
+            return unsafe { (self.table.store)(dtype, to, a, Rows::run(1, 1)) };
         }
         let (size, lane_size) = (dtype.size_bytes() as isize, Class::of(dtype).size_bytes());
-        self.runs(access, |lane, offset, n| {
+        self.blocks(access, |lane, offset, rows| {
             let a = a.wrapping_add(lane * lane_size);
             let to = to.wrapping_offset(offset as isize * size);
-            if reach.stride == 1 {
-                // SAFETY: a run of the tile.
-                unsafe { (self.table.store)(dtype, to, a, n) };
-            } else {
-                for i in 0..n {
-                    let to = to.wrapping_offset(i as isize * reach.stride as isize * size);
-                    // SAFETY: one element of the run.
-                    unsafe { (self.table.store)(dtype, to, a.add(i * lane_size), 1) };
-                }
-            }
+            // SAFETY: a block of the tile.
+            unsafe { (self.table.store)(dtype, to, a, rows) };
         });
     }
 
@@ -713,7 +714,7 @@ impl<'a> Walk<'a> {
             let at = self.checked(unsafe { *index }, size);
             let from = from.wrapping_offset((at * stride) as isize * bytes);
             // SAFETY: the index is inside its axis, so the access stays inside the table.
-            return unsafe { self.load_from(access, from, d, n, step.tile) };
+            return unsafe { self.load_from(access, from, d, step.tile) };
         }
         let walk = self.looped.reaches[access].stride;
         let mut runs = Vec::new();
@@ -725,7 +726,7 @@ impl<'a> Walk<'a> {
                 let element = offset + i as i64 * walk + at * stride;
                 let from = from.wrapping_offset(element as isize * bytes);
                 // SAFETY: the index is inside its axis, so this is an element of the table.
-                unsafe { (self.table.load)(dtype, d.add((lane + i) * lane_size), from, 0, 1) };
+                unsafe { (self.table.load)(dtype, d.add((lane + i) * lane_size), from, Rows::run(1, 0)) };
             }
         }
     }

@@ -523,12 +523,13 @@ impl Groups<'_> {
             }
             _ => (self.dims(value).to_vec(), Vec::new()),
         };
-        let rank = dims.len();
+        // Dims of 1 are no coordinates, so that loops over the same elements look alike.
+        let moving: Vec<usize> = (0..dims.len()).filter(|d| dims[*d] > 1).collect();
         let group = self.groups.len();
         self.groups.push(Group {
-            folded: (0..rank).map(|d| axes.contains(&d)).collect(),
-            boxed: vec![false; rank],
-            lens: dims,
+            folded: moving.iter().map(|d| axes.contains(d)).collect(),
+            boxed: vec![false; moving.len()],
+            lens: moving.iter().map(|d| dims[*d]).collect(),
             ..Group::default()
         });
         for _ in 0..64 {
