@@ -448,3 +448,80 @@ fn compiling_twice_gives_the_same_text() {
         .collect();
     assert!(texts.windows(2).all(|w| w[0] == w[1]), "{texts:?}");
 }
+
+/// An op handed on to another fuser is a region of one op for it: without a name, whatever its `min_ops`.
+#[test]
+fn fusers_hand_on_to_each_other() {
+    let host = host("'fuser', 'swallower'", "[executor.fuser]\noptions = { fault = 'hands_on' }\n");
+    let session = session(&host, MIXED);
+    same_as_reference(&session, MIXED, &mixed_inputs());
+    let text = printed(&session, &mixed_inputs());
+    assert!(text.contains("prims.neg(%h) @fuser -> swallower"), "{text}");
+    assert!(text.contains("prims.linear(%x, %w) @fuser -> reference"), "{text}");
+    let plan = session.plan(&mixed_inputs()).expect("plans");
+    let names: Vec<&str> = plan.regions.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["Fuser0"]);
+    // The softmax goes to nobody whole: its parts go to whoever takes them.
+    let by = &plan.regions[0].kernels_by_executor;
+    assert!(by["swallower"] >= 3 && by["reference"] >= 2 && !by.contains_key("fuser"), "{by:?}");
+}
+
+/// With `on_error = "next"` a region whose kernel fails is planned again without its executor.
+#[test]
+fn a_region_that_fails_goes_to_the_next() {
+    let fault = "[executor.fuser]\noptions = { fault = 'fails_at_run' }\n";
+    let stops = host("'fuser'", fault);
+    fails(&stops, MIXED, &mixed_inputs(), &["the moon is wrong", "Fuser0"]);
+    let goes_on = host("'fuser', 'matmuls'", &format!("[run]\non_error = 'next'\n{fault}"));
+    let session = session(&goes_on, MIXED);
+    same_as_reference(&session, MIXED, &mixed_inputs());
+    let plan = session.plan(&mixed_inputs()).expect("plans");
+    assert!(plan.regions.is_empty());
+    assert_eq!(op(&plan, "h").executor.as_deref(), Some("matmuls"));
+    assert_eq!(op(&plan, "h").refusals[0].code, "claim::plugin_failed");
+}
+
+/// What a region has made before a size was known is there for what comes after.
+#[test]
+fn regions_reach_over_sizes_that_the_run_tells() {
+    let text = "dim u0 in 0..
+
+trace forward(
+    %x: f32[2, 3] input \"in0\",
+) stage acquired {
+    %n: f32[2, 3] = prims.neg(%x)
+    %s: f32[2, 3] = torch.softmax(%n, axis=-1)
+    %m: bool[2, 3] = torch.gt(%x, 0.0)
+    %where: i64[u0, 2] = prims.nonzero(%m)
+    %f: f32[u0, 2] = torch.to(%where, dtype=f32)
+    %g: f32[u0, 2] = prims.exp(%f)
+    %t: f32[3, 2] = prims.transpose(%s, permutation=[1, 0])
+    %v: f32[3, 2] = prims.exp(%t)
+    return %g as \"out0\", %v as \"out1\", %s as \"out2\"
+}
+";
+    for fault in ["", "hands_on"] {
+        let host = host("'fuser'", &format!("[executor.fuser]\noptions = {{ fault = '{fault}' }}\n"));
+        let session = session(&host, text);
+        same_as_reference(&session, text, &[filled(&[2, 3])]);
+    }
+}
+
+/// State is written, and read again, around regions.
+#[test]
+fn state_goes_through_regions() {
+    let text = "trace forward(
+    %x: f32[4] inout \"in0\",
+) stage acquired {
+    %a: f32[4] = prims.add(%x, 1.0)
+    %b: f32[4] = prims.exp(%a)
+    %x.1: f32[4] = prims.copy_(%a, %x)
+    return %b as \"out0\"
+}
+";
+    let session = session(&host("'fuser'", ""), text);
+    let (outputs, written) = session.run_written(&[f32s(&[4], &[0.0, 1.0, 2.0, 3.0])]).expect("runs");
+    let new = written.values().next().expect("one is written").to_vec::<f32>().expect("f32");
+    assert_eq!(new, [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(numbers(&outputs)[0][0], 1f32.exp());
+}

@@ -13,7 +13,7 @@ use crate::claim::{
     CandidateId, ClaimError, Claims, Delegated, LayoutNeed, Layouts, Strided, TensorSpec, claim_delegated,
 };
 use crate::ir::{Bsym, Device, Dim, Dtype, Name, NumKind, Stmt, TensorType, Trace, ValueId};
-use crate::ops::{self, OpError};
+use crate::ops::{self, HostOp, OpError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -197,6 +197,9 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             return Ok(None);
         }
         let Some(block) = ops::build::decompose(self.trace, &whole.bsym)? else { return Ok(None) };
+        if block.body.iter().filter_map(Stmt::op).any(needs_the_host) {
+            return Ok(None);
+        }
         // A part that makes a result of the whole makes that, and not a value of another number.
         let results = whole.bsym.results.iter().zip(&block.yields);
         let outer: FxHashMap<ValueId, ValueId> =
@@ -256,6 +259,14 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             );
         }
         let answer = claim_delegated(self.trace, self.layouts, self.claims, &asked.bsym, &self.chain, &[]);
+        let answer = match answer {
+            Ok(delegated) if needs_the_host(&delegated.bsym) => {
+                let why = format!("`{}` would be taken apart into what no region may hold", asked.spec.op);
+                self.takers.insert(op, Err(why.clone()));
+                return Ok(Err(why));
+            }
+            other => other,
+        };
         let answer = answer.map_err(|e| match e {
             ClaimError::Unclaimed { refusals, .. } => {
                 let reasons: Vec<String> =
@@ -622,6 +633,16 @@ impl<K> LoweredStep<K> {
             LoweredStep::Copy { .. } => "copy",
         }
     }
+}
+
+/// Does the host have to read tensors for it, or to check something: is it, or is one of its parts, `item`, a check, or a draw
+/// from the random stream?
+fn needs_the_host(bsym: &Bsym) -> bool {
+    let itself = ops::find(&bsym.op)
+        .and_then(|op| op.host)
+        .is_some_and(|how| matches!(how, HostOp::Item | HostOp::Check | HostOp::NextPhilox));
+    let parts = bsym.block.iter().flat_map(|block| block.body.iter().filter_map(Stmt::op));
+    itself || parts.into_iter().any(needs_the_host)
 }
 
 /// Who runs it, or the first of those who run its parts.

@@ -61,6 +61,19 @@ pub enum RegionStep {
     },
 }
 
+impl RegionPlan {
+    /// Calls `f` with each value that a step writes.
+    pub fn for_each_made(&self, f: &mut dyn FnMut(ValueId)) {
+        for step in &self.steps {
+            match step {
+                RegionStep::Own { outputs, .. } => outputs.iter().for_each(|v| f(*v)),
+                RegionStep::Op { bsym, .. } => bsym.defined().for_each(&mut *f),
+                RegionStep::Copy { to, .. } => f(*to),
+            }
+        }
+    }
+}
+
 /// What lowering needs beside the trace.
 pub struct FuseInput<'a> {
     /// Executors by name.
