@@ -391,7 +391,7 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
     fn hand_on(&mut self, delegated: Delegated, whole: u32) {
         let Delegated { bsym, reports, views } = delegated;
         let results: FxHashSet<ValueId> = bsym.defined().collect();
-        let (flat, _) = flatten_call(self.trace, bsym, &reports);
+        let flat = flatten_call(self.trace, bsym, &reports);
         for (bsym, layout) in flat {
             let of_host = bsym.who.as_ref().is_some_and(|who| &*who.executor == HOST);
             match host_part(&bsym, of_host) {

@@ -270,7 +270,7 @@ impl Fuse<'_, '_> {
         }
         let mut gone = chain.to_vec();
         gone.insert(0, owner);
-        let (flat, _) = flatten_call(self.trace, again.bsym, &again.reports);
+        let flat = flatten_call(self.trace, again.bsym, &again.reports);
         for (part, layout) in flat {
             let of_host = part.who.as_ref().is_some_and(|w| &*w.executor == crate::claim::walk::HOST);
             match (of_host, crate::ops::find(&part.op).and_then(|op| op.host)) {
