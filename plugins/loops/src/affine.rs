@@ -60,10 +60,6 @@ impl Affine {
         }
     }
 
-    pub fn is_constant(&self) -> bool {
-        self.coeffs.iter().all(|c| *c == 0)
-    }
-
     /// Coordinate `dim` becomes two, the second of `inner` values.
     pub fn split(&mut self, dim: usize, inner: usize) {
         let c = self.coeffs[dim];

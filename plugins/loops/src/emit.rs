@@ -158,15 +158,7 @@ impl<'a> Emitter<'a> {
         part: &'a Part,
         inputs: &'a mut Vec<ValueId>,
     ) -> Emitter<'a> {
-        Emitter {
-            groups,
-            group,
-            part,
-            inputs,
-            ins: Vec::new(),
-            known: HashMap::new(),
-            done: HashMap::new(),
-        }
+        Emitter { groups, group, part, inputs, ins: Vec::new(), known: HashMap::new(), done: HashMap::new() }
     }
 
     fn rank(&self) -> usize {

@@ -106,9 +106,10 @@ impl Loop {
     }
 }
 
+/// Scratch is made of lines of the cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code)] [u8; 64]);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };

@@ -295,7 +295,8 @@ impl Groups<'_> {
             _ => Some(map.clone()),
         };
         let operand_map = operand_map.ok_or(Trouble::Refused)?;
-        let merging = self.check_node(group, at, &operand_map, &Part::whole(&lens), &mut trial, folded.is_none())?;
+        let merging =
+            self.check_node(group, at, &operand_map, &Part::whole(&lens), &mut trial, folded.is_none())?;
         if !self.can_be_one(&merging) {
             return Err(Trouble::Refused);
         }

@@ -206,7 +206,7 @@ fn what_does_not_fit_is_refused_at_run() {
     let [Step::Kernel(kernel)] = program.steps() else { panic!("one kernel") };
     let weights: Vec<f32> = (0..12).map(|i| i as f32).collect();
     let mut out = vec![0f32; 6];
-    let mut run = |index: &[i64], out: &mut [f32]| {
+    let run = |index: &[i64], out: &mut [f32]| {
         let views: Vec<View<'_>> = kernel
             .inputs()
             .iter()

@@ -135,15 +135,15 @@ fn llama(b: &mut Build, batch: usize, length: usize, width: usize, heads: usize)
 }
 
 #[test]
-fn a_llama_layer_is_seven_kernels() {
+fn a_llama_layer_is_eight_kernels() {
     let mut b = Build(Graph::new());
     llama(&mut b, 2, 16, 64, 4);
     let start = std::time::Instant::now();
     let program = compiled(&b);
     println!("{:?}\n{program}", start.elapsed());
-    // norm; q, k; v laid out; heads joined; sum with norm; gate; last sum.
+    // norm; q; k; v laid out; heads joined; sum with norm; gate; last sum.
     let found = kernels(&program).len();
-    assert!(found <= 7, "{found} kernels\n{program}");
+    assert!(found <= 8, "{found} kernels\n{program}");
 }
 
 #[test]
