@@ -659,7 +659,8 @@ fn program(seed: u64) -> Made {
         numbers: vec![Scalar::Float(rng.value(Dtype::F32))],
     };
     let dims = random_dims(&mut rng);
-    let float = rng.pick(&[Dtype::F32, Dtype::F32, Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::F16]);
+    let float =
+        rng.pick(&[Dtype::F32, Dtype::F32, Dtype::F32, Dtype::F64, Dtype::BF16, Dtype::BF16, Dtype::F16]);
     for i in 0..2 + rng.below(3) {
         let mut own = dims.clone();
         if i > 0 && rng.chance(3) {
