@@ -187,6 +187,8 @@ const TILE_LANES: usize = 1024;
 const WHOLE_ROW: usize = 2048;
 /// A shorter innermost dim shares its tile with the one before it.
 const SHORT_LANES: usize = 256;
+/// A row of this size stays near.
+const NEAR_BUFFER_BYTES: usize = 64 << 10;
 /// More is not kept of a row.
 const MOST_BUFFER_BYTES: usize = 512 << 10;
 
@@ -714,7 +716,10 @@ impl Lowering {
             for id in self.wanted(pass).into_iter().rev() {
                 let bytes = lanes * self.work.ins[id].class.size_bytes();
                 let early = self.phases[id] < pass && self.phases[id] + 1 < n_passes;
-                if early && is_dear(&self.work.ins[id].op) && bytes <= left && !self.buffered[id] {
+                let op = &self.work.ins[id].op;
+                // In the nearest caches reading back is free; from further away only what is dear is worth it.
+                let near = bytes <= NEAR_BUFFER_BYTES && !matches!(op, Op::Load(_)) && self.enters(id, pass);
+                if early && (is_dear(op) || near) && bytes <= left && !self.buffered[id] {
                     self.buffered[id] = true;
                     left -= bytes;
                 }
@@ -726,6 +731,13 @@ impl Lowering {
                 self.buffered[id] = false;
             }
         }
+    }
+
+    /// Whether what a pass itself computes reads a value.
+    fn enters(&self, id: Id, pass: usize) -> bool {
+        let reads = |user: &Id| self.work.ins[*user].args.contains(&id);
+        let own = |user: &Id| self.phases[*user] == pass && self.levels[*user] == Level::Inner;
+        (0..self.work.ins.len()).filter(reads).any(|user| own(&user) || self.is_fold_of(user, pass))
     }
 
     fn state(&mut self, id: Id) -> State {

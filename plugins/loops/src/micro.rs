@@ -1115,6 +1115,23 @@ mod generic {
         ToBool: u32 => u8 = |x| (x & 1) as u8;
     }
 
+    /// As [`map1`], for short runs of whole vectors, whose loop would not pay for its preparations.
+    #[inline(always)]
+    unsafe fn run<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut R, a: *const T, n: usize) {
+        const WIDE: usize = 16;
+        if n > 8 * WIDE || !n.is_multiple_of(WIDE) {
+            // SAFETY: the module's contract, handed on.
+            return unsafe { map1::<A, T, R, F>(d, a, n) };
+        }
+        for at in (0..n).step_by(WIDE) {
+            // SAFETY: the module's contract; an array has no alignment of its own.
+            unsafe {
+                let from: [T; WIDE] = *a.add(at).cast();
+                *d.add(at).cast::<[R; WIDE]>() = std::array::from_fn(|i| F::f::<A>(from[i]));
+            }
+        }
+    }
+
     #[inline(always)]
     unsafe fn read<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut u8, a: *const u8, rows: Rows) {
         let (mut d, mut a) = (d.cast::<R>(), a.cast::<T>());
@@ -1122,7 +1139,7 @@ mod generic {
             // SAFETY: the module's contract.
             unsafe {
                 match rows.stride {
-                    1 => map1::<A, T, R, F>(d, a, rows.n),
+                    1 => run::<A, T, R, F>(d, a, rows.n),
                     0 => {
                         let v = F::f::<A>(*a);
                         for i in 0..rows.n {
@@ -1148,7 +1165,7 @@ mod generic {
             // SAFETY: the module's contract.
             unsafe {
                 if rows.stride == 1 {
-                    map1::<A, T, R, F>(d, a, rows.n);
+                    run::<A, T, R, F>(d, a, rows.n);
                 } else {
                     for i in 0..rows.n {
                         *d.offset(i as isize * rows.stride) = F::f::<A>(*a.add(i));
