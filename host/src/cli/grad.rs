@@ -59,8 +59,9 @@ pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let compiled = [Some(program.compiled_forward()), program.compiled_backward()];
-    let plan =
-        |compiled: &Compiled| PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len());
+    let plan = |compiled: &Compiled| {
+        PlanFile::of(&compiled.lowered, &compiled.regions, &compiled.first, compiled.segments.len())
+    };
     let plans: Vec<PlanFile> = compiled.into_iter().flatten().map(|compiled| plan(compiled)).collect();
     let mut summary = opened.summary_of(&plans, compile, run);
     summary.saved_bytes = program.traces.saved_bytes;
@@ -112,6 +113,26 @@ fn one(program: &Program, differentiated: &Differentiated) -> Result<FxHashMap<u
         }
         None => Err(unclear(format!("`{name}` is {dtype}{dims:?}"))),
     }
+}
+
+/// 1 everywhere, as the cotangent of each output that takes one.
+pub fn ones(differentiated: &Differentiated) -> Result<FxHashMap<usize, Tensor>, Failure> {
+    let traces = &differentiated.traces;
+    let sizes = &differentiated.compiled_forward().sizes;
+    let mut all = FxHashMap::default();
+    for (at, index) in traces.cotangents.iter().enumerate() {
+        let unclear = || Failure::Usage {
+            message: format!("the cotangent of output {index} has no known size, or is complex"),
+            advice: "`thunderhead grad --cotangents FILE` takes any".to_owned(),
+        };
+        let (dtype, dims) = cotangent_type(&traces.backward, at, sizes).ok_or_else(unclear)?;
+        let one = one_of(dtype).ok_or_else(unclear)?;
+        let n = usize::try_from(dims.iter().product::<i64>()).map_err(|_| unclear())?;
+        let tensor = Tensor::from_bytes(dtype, &dims, &one.repeat(n))
+            .map_err(|error| Failure::Fill { reason: error.to_string() })?;
+        all.insert(*index, tensor);
+    }
+    Ok(all)
 }
 
 type Sizes = FxHashMap<thunderhead::ir::Symbol, i64>;

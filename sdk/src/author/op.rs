@@ -92,23 +92,26 @@ impl<'a> Ints<'a> {
 
 /// Lists of integers.
 #[derive(Clone, Copy)]
-pub struct Lists<'a>(Items<'a, Array<i64>>);
+pub struct Lists<'a>(Option<Items<'a, Array<i64>>>);
 
 impl<'a> Lists<'a> {
     /// How many lists.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.map_or(0, |lists| lists.len())
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The lists.
     pub fn iter(&self) -> impl Iterator<Item = &'a [i64]> + use<'a> {
         // SAFETY: `Op::read` has checked each list; it lives as long as the op.
-        self.0.iter().filter_map(|list| unsafe { list.items() }?.as_slice())
+        self.0
+            .into_iter()
+            .flat_map(|lists| lists.iter())
+            .filter_map(|list| unsafe { list.items() }?.as_slice())
     }
 }
 
@@ -355,9 +358,8 @@ impl<'a> Op<'a> {
 
     /// What is known of the number in `slot`. Panics past the end.
     pub fn number_desc(&self, slot: usize) -> NumberDesc {
-        let raw = self.numbers.get(slot).expect("the op has that many numbers");
-        let kind = NumberKind::from_code(raw.kind).expect("checked when the op was read");
-        NumberDesc { kind, range: (raw.lo, raw.hi) }
+        number_desc(self.numbers.get(slot).expect("the op has that many numbers"))
+            .expect("checked when the op was read")
     }
 
     /// How many numbers are known only at run.
@@ -479,6 +481,8 @@ impl<'a> Op<'a> {
     pub fn lists(&self, name: &str) -> Result<Lists<'a>, Error> {
         self.must(name, "lists of ints", |arg| match arg {
             ArgRef::Lists(lists) => Some(lists),
+            // An empty list does not say of what.
+            ArgRef::Ints(ints) if ints.values.is_empty() => Some(Lists(None)),
             _ => None,
         })
     }
@@ -558,7 +562,7 @@ impl fmt::Debug for Op<'_> {
 impl<'a> TensorDesc<'a> {
     /// # Safety
     /// `raw`'s pointers must be null or readable for `'a`.
-    unsafe fn read(raw: &'a raw::TensorDesc) -> Result<TensorDesc<'a>, Error> {
+    pub(crate) unsafe fn read(raw: &'a raw::TensorDesc) -> Result<TensorDesc<'a>, Error> {
         let dtype = Dtype::from_code(raw.dtype)
             .ok_or_else(|| Error::unsupported(format!("dtype {} is not known here", raw.dtype)))?;
         // SAFETY: `rank` dims by the caller's word.
@@ -652,6 +656,11 @@ impl fmt::Debug for TensorDesc<'_> {
     }
 }
 
+/// What is known of a number; `None` for a kind that there is not.
+pub(crate) fn number_desc(raw: &raw::NumberDesc) -> Option<NumberDesc> {
+    Some(NumberDesc { kind: NumberKind::from_code(raw.kind)?, range: (raw.lo, raw.hi) })
+}
+
 /// # Safety
 /// `ptr` is null or has `len` values that are readable for `'a`.
 pub(crate) unsafe fn ints<'a>(ptr: *const i64, len: u32) -> Option<&'a [i64]> {
@@ -708,7 +717,7 @@ unsafe fn read_arg<'a>(arg: &'a raw::Arg) -> Option<ArgRef<'a>> {
             values.iter().all(|value| *value <= 1).then_some(ArgRef::Bools(values))?
         }
         // SAFETY: as above.
-        arg_kind::LISTS => ArgRef::Lists(Lists(unsafe { list(arg) }?)),
+        arg_kind::LISTS => ArgRef::Lists(Lists(Some(unsafe { list(arg) }?))),
         arg_kind::NUMBER => ArgRef::Slot(usize::try_from(arg.value).ok()?),
         // SAFETY: as above.
         arg_kind::STRS => ArgRef::Strs(Strs(unsafe { list(arg) }?)),

@@ -4,8 +4,8 @@
 
 use thunderhead_sdk::Refusal;
 
-use crate::aten::{Arg, describe};
-use crate::recipe::{How, InPlace, Recipe, Row, args_of, form};
+use thunderhead_aten::recipe::{How, InPlace, Recipe, Row, args_of, form};
+use thunderhead_aten::{Arg, describe};
 
 /// The row of every opaque op.
 pub static ROW: Row = Row { op: "aten.*", how: How::With(build), in_place: InPlace::No };
@@ -62,7 +62,7 @@ fn returns(
     let returned = schema.rsplit_once("->").map_or("", |(_, returned)| returned.trim());
     if returned.ends_with("[]") {
         let list = recipe.run_with(aten, args);
-        for (output, reg) in recipe.unpack(crate::aten::When::Run, list, n).into_iter().enumerate() {
+        for (output, reg) in recipe.unpack(thunderhead_aten::When::Run, list, n).into_iter().enumerate() {
             recipe.store(reg, output);
         }
         return Ok(());
