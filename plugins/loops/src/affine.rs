@@ -185,7 +185,7 @@ fn splitting(inside: &Affine, n: i64, lens: &[usize]) -> NoMap {
             continue;
         }
         let inner = (n / c) as usize;
-        if inner > 1 && lens[k] > inner && lens[k] % inner == 0 {
+        if inner > 1 && lens[k] > inner && lens[k].is_multiple_of(inner) {
             return NoMap::Split(k, inner);
         }
     }
@@ -309,12 +309,9 @@ pub fn is_bijection(map: &Map, dims: &[usize], lens: &[usize], which: impl Fn(us
         return false;
     }
     let mut moving = Vec::new();
-    for d in 0..lens.len() {
-        if lens[d] == 1 {
-            continue;
-        }
+    for (d, len) in lens.iter().enumerate().filter(|(_, len)| **len > 1) {
         match (which(d), at.coeffs[d]) {
-            (true, c) if c > 0 => moving.push((c, lens[d] as i64)),
+            (true, c) if c > 0 => moving.push((c, *len as i64)),
             (false, 0) => {}
             _ => return false,
         }

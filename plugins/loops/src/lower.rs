@@ -7,6 +7,9 @@
 //! one of three levels ([`Level`]); within a pass in the order of the code. A value of an earlier pass is computed again or,
 //! where it was dear, kept in a buffer as long as the row.
 
+// Ids index several lists at once.
+#![allow(clippy::needless_range_loop)]
+
 use crate::affine::Affine;
 use crate::emit::{Access, Class, Code, Id, Ins, Op};
 use crate::graph::{Binary, Dtype, Unary, dense_strides};

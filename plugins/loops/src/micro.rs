@@ -9,6 +9,8 @@
 
 // One contract for all, above.
 #![allow(clippy::missing_safety_doc)]
+// A micro-kernel takes its operands one by one: they stay in registers.
+#![allow(clippy::too_many_arguments, clippy::type_complexity)]
 
 use crate::graph::Dtype;
 use crate::math::{self, Arch};
@@ -241,15 +243,15 @@ macro_rules! isa {
         $( isa! { @fn $arch, $features $f($($arg: $t),*) } )*
     };
     (@fn $arch:ident, [$features:literal] $f:ident($($arg:ident: $t:ty),*)) => {
-        // SAFETY: the module's contract; `table` gives it out only where the processor has the features.
         #[target_feature(enable = $features)]
         unsafe fn $f($($arg: $t),*) {
+            // SAFETY: the module's contract; `table` gives it out only where the processor has the features.
             unsafe { generic::$f::<$arch>($($arg),*) }
         }
     };
     (@fn $arch:ident, [] $f:ident($($arg:ident: $t:ty),*)) => {
-        // SAFETY: the module's contract.
         unsafe fn $f($($arg: $t),*) {
+            // SAFETY: the module's contract.
             unsafe { generic::$f::<$arch>($($arg),*) }
         }
     };
@@ -383,7 +385,7 @@ mod generic {
         for i in 0..n {
             // SAFETY: the module's contract.
             let x = unsafe { *a.add(i) };
-            if !(x.abs() <= math::TRIG_LIMIT) {
+            if x.abs() > math::TRIG_LIMIT || x.is_nan() {
                 // SAFETY: the module's contract.
                 unsafe { *d.add(i) = f(f64::from(x)) as f32 };
             }
@@ -800,10 +802,10 @@ mod generic {
             }
             i += PARTIALS;
         }
-        for j in 0..n - whole {
+        for (j, state) in state.iter_mut().enumerate().take(n - whole) {
+            let i = whole + j;
             // SAFETY: the module's contract.
-            state[j] =
-                unsafe { fold_step::<A>(op, state[j], (*a.add(whole + j)).get(), (*b.add(whole + j)).get()) };
+            *state = unsafe { fold_step::<A>(op, *state, (*a.add(i)).get(), (*b.add(i)).get()) };
         }
         *partials = state;
     }
