@@ -72,7 +72,9 @@ fn worst(name: Unary, exact: fn(f64) -> f64, isa: Isa, step: usize) -> (f64, f32
     worst
 }
 
-const FUNCTIONS: &[(Unary, fn(f64) -> f64)] = &[
+type Exact = fn(f64) -> f64;
+
+const FUNCTIONS: &[(Unary, Exact)] = &[
     (Unary::Exp, libm::exp),
     (Unary::Log, libm::log),
     (Unary::Sin, libm::sin),
@@ -188,7 +190,7 @@ fn drawn_numbers_are_the_published_ones_wherever_they_are_wanted() {
         assert!(kernel.inputs().is_empty(), "drawing again is cheaper than reading");
         kernel.run(&[], &mut outputs, &slots, &Serial).expect("large enough");
     }
-    let expected = [0.056_900_68, 0.949_440_12, 0.811_105_01, 0.086_494_33];
+    let expected = [0.056_900_68, 0.949_440_1, 0.811_105, 0.086_494_33];
     assert!(first.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-7), "{first:?}");
     for (i, v) in second.iter().enumerate() {
         assert_eq!(*v, first[i % 7 * 9 + i / 7] + 1.0);
