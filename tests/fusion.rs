@@ -21,7 +21,8 @@ fn plugin() -> &'static Path {
 /// A host with the plugin and this order; `more` goes behind.
 fn host(order: &str, more: &str) -> Host {
     let path = plugin().display();
-    let text = format!("config = 1\nexecutors = [{order}]\n[plugins]\npaths = ['{path}']\n{more}");
+    let (keys, tables) = more.split_at(more.find('[').unwrap_or(more.len()));
+    let text = format!("config = 1\nexecutors = [{order}]\n{keys}[plugins]\npaths = ['{path}']\n{tables}");
     let (overlay, around) = (Overlay::default(), Surroundings::default());
     Host::open(&HostOptions { start: Start::Text(text), overlay, around }).expect("a good config")
 }
@@ -122,6 +123,7 @@ trace forward(
     assert_eq!(plan.regions.len(), 1);
     assert_eq!((plan.regions[0].name.as_str(), plan.regions[0].n_ops), ("Fuser0", 5));
     assert_eq!(plan.handed_on.get("reference"), Some(&1));
+    assert_eq!(op(&plan, "s").parts_run_by, ["reference"]);
     // The steps inside are the plan's own: who brings each kernel, and for which region.
     let by = &plan.regions[0].kernels_by_executor;
     assert!(by["fuser"] >= 4 && by["reference"] >= 1, "{by:?}");
@@ -153,7 +155,7 @@ fn a_plugin_before_the_fuser_splits() {
     same_as_reference(&session, MIXED, &mixed_inputs());
     let text = printed(&session, &mixed_inputs());
     assert!(text.contains("%h: f32[2, 3] = prims.linear(%x, %w) @matmuls\n"), "{text}");
-    assert!(text.contains("= Fuser0(%h) @fuser {"), "{text}");
+    assert!(text.contains("= Fuser0(%h, %t) @fuser {"), "{text}");
 }
 
 /// Who is not loaded, or denied, is not followed.
@@ -187,7 +189,7 @@ fn a_printed_trace_runs_as_it_says() {
                            %y: f32[2] = Fuser0(%x) @fuser\n    return %y as \"out0\"\n}\n";
     let error = session(&host("'fuser'", ""), without_content).run(&[filled(&[2])]).expect_err("no content");
     assert!(error.to_string().contains("--depth"), "{error}");
-    let stranger = MIXED.replace("stage acquired", "stage execution").replace("(%h)\n", "(%h) @nobody\n");
+    let stranger = MIXED.replace("stage acquired", "stage claimed").replace("(%h)\n", "(%h) @nobody\n");
     let error = session(&host("'fuser'", ""), &stranger).run(&mixed_inputs()).expect_err("not loaded");
     assert!(format!("{error:?}").contains("nobody"), "{error:?}");
 }
@@ -368,7 +370,7 @@ trace forward(
 ) stage acquired {
     %e: f32[4] = prims.exp(%x)
     %m: bool[4] = torch.gt(%x, 0.0)
-    %where: i64[u0, 1] = torch.nonzero(%m)
+    %where: i64[u0, 1] = prims.nonzero(%m)
     %f: f32[u0, 1] = torch.to(%where, dtype=f32)
     %g: f32[u0, 1] = prims.exp(%f)
     %h: f32[u0, 1] = prims.neg(%g)

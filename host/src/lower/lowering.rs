@@ -100,7 +100,7 @@ pub struct LoweredRegion<K> {
     pub steps: Vec<LoweredStep<K>>,
     /// Ops of the region that were handed on whole: who runs them, or the first of several.
     pub handed_on: Vec<(u32, Name)>,
-    /// Ops of the region of which parts were handed on.
+    /// Ops of the region of which parts were handed on, and who runs those; each once.
     pub in_part: Vec<(u32, Name)>,
 }
 
@@ -420,13 +420,19 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             std::mem::take(&mut self.steps).into_iter().map(Some).collect();
         let steps: Vec<LoweredStep<K>> = order.into_iter().filter_map(|at| steps[at].take()).collect();
         let (mut handed_on, mut in_part) = (Vec::new(), Vec::new());
-        let mut seen: FxHashSet<u32> = FxHashSet::default();
+        let mut seen: FxHashSet<(u32, Name)> = FxHashSet::default();
         for step in &steps {
             let LoweredStep::Op { bsym, whole, .. } = step else { continue };
             let runner = bsym.who.as_ref().map_or_else(|| HOST.into(), |who| who.executor.clone());
-            if seen.insert(*whole) {
-                let all = self.takers.contains_key(whole) && !self.parts_written(*whole);
-                if all { handed_on.push((*whole, runner)) } else { in_part.push((*whole, runner)) }
+            if !seen.insert((*whole, runner.clone())) {
+                continue;
+            }
+            let all = self.takers.contains_key(whole) && !self.parts_written(*whole);
+            let known = handed_on.last().is_some_and(|(last, _)| last == whole);
+            match (all, known) {
+                (true, false) => handed_on.push((*whole, runner)),
+                (true, true) => {}
+                (false, _) => in_part.push((*whole, runner)),
             }
         }
         let numbers = self.needed_numbers(&steps);

@@ -24,6 +24,8 @@ pub struct RegionPlan {
     pub steps: Vec<RegionStep>,
     /// By their place among the region's statements, ops that were handed on whole: who runs them.
     pub handed_on: RegionNotes,
+    /// By their place among the region's statements, ops of which parts were handed on: who runs some of them.
+    pub in_part: Vec<(usize, Name)>,
 }
 
 /// One step of a region.
@@ -115,7 +117,8 @@ pub fn fuse(
         Err(why) => return Ok(Fused::Unsupported(why)),
     };
     let handed_on = lowered.handed_on.iter().map(|(op, who)| (*op as usize, who.clone())).collect();
-    let mut plan = RegionPlan { numbers: lowered.numbers.clone(), steps: Vec::new(), handed_on };
+    let in_part = lowered.in_part.iter().map(|(op, who)| (*op as usize, who.clone())).collect();
+    let mut plan = RegionPlan { numbers: lowered.numbers.clone(), steps: Vec::new(), handed_on, in_part };
     fuse.steps(lowered, &[region.candidate], &mut plan)?;
     Ok(Fused::Steps(plan))
 }

@@ -172,7 +172,9 @@ impl Fuser {
     /// One thing too many.
     fn do_wrong(&self, region: &Region<'_>, steps: &mut Steps<'_>) -> Result<(), Error> {
         let noop = || Pointwise { fun: Fun::Copy, second: Second::None };
-        let (first_in, first_out) = (region.inputs()[0], region.outputs()[0]);
+        let first_in = region.inputs()[0];
+        let own = region.outputs().iter().copied().find(|v| !region.value(*v).is_view());
+        let first_out = own.ok_or_else(|| Error::internal("the region has views alone"))?;
         let step = |inputs: &[ValueId], outputs: &[ValueId]| {
             Step::new("wrong").inputs(inputs.iter().copied()).outputs(outputs.iter().copied())
         };
