@@ -106,9 +106,10 @@ impl Loop {
     }
 }
 
+/// Scratch is made of lines of the cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code)] [u8; 64]);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
@@ -592,7 +593,7 @@ impl<'a> Walk<'a> {
                 Do::Index(access) => self.index(*access, d.cast(), step.tile),
                 Do::Uniform(dtype, access) => self.uniform(step, *dtype, *access, d),
                 Do::Gather { access, stride, size } => {
-                    self.gather(step, *access, (*stride, *size), d, a.cast(), n);
+                    self.gather(step, *access, (*stride, *size), d, a.cast());
                 }
                 Do::Search { largest, class, access } => {
                     let places: *mut i64 = self.place(step.args[1]).cast();
@@ -704,7 +705,6 @@ impl<'a> Walk<'a> {
         (stride, size): (i64, usize),
         d: *mut u8,
         index: *const i64,
-        n: usize,
     ) {
         let dtype = self.looped.reaches[access].dtype;
         let (bytes, lane_size) = (dtype.size_bytes() as isize, Class::of(dtype).size_bytes());

@@ -61,8 +61,6 @@ pub enum Un32 {
     Trunc,
     Round,
     Sign,
-    Square,
-    Copy,
 }
 
 /// Arithmetic of two numbers, of any type of a tile.
@@ -354,7 +352,6 @@ mod generic {
         Trunc: f32 => f32 = |x| x.trunc();
         Round: f32 => f32 = |x| x.round_ties_even();
         Sign: f32 => f32 = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x };
-        Square: f32 => f32 = |x| x * x;
         Same: f32 => f32 = |x| x;
     }
 
@@ -409,8 +406,6 @@ mod generic {
                 Un32::Trunc => map1::<A, _, _, Trunc>(d, a, n),
                 Un32::Round => map1::<A, _, _, Round>(d, a, n),
                 Un32::Sign => map1::<A, _, _, Sign>(d, a, n),
-                Un32::Square => map1::<A, _, _, Square>(d, a, n),
-                Un32::Copy => map1::<A, _, _, Same>(d, a, n),
             }
         }
     }
