@@ -641,6 +641,11 @@ impl Graph {
         &self.values[value.at()].strides
     }
 
+    /// Number of values.
+    pub fn n_values(&self) -> usize {
+        self.values.len()
+    }
+
     /// Number of nodes.
     pub fn n_nodes(&self) -> usize {
         self.nodes.len()
