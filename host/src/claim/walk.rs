@@ -225,15 +225,22 @@ impl Walk<'_, '_> {
         bsym: &Bsym,
         refusals: &mut Vec<Refusal>,
     ) -> Result<Option<(Name, LayoutNeed)>, ClaimError> {
-        if self.order.is_empty() {
+        // Nested traces are the host's to run: nobody can be asked about a call that holds one.
+        if self.order.is_empty() || bsym.args.iter().any(|a| matches!(a, Arg::Trace(_))) {
             return Ok(None);
         }
         let spec = self.spec(bsym)?;
+        let draws = ops::find(&bsym.op).is_none() && ops::aten_schema::draws(&bsym.op, &bsym.args);
         for at in 0..self.order.len() {
             let candidate = &self.order[at];
             let executor = candidate.executor;
             if let Err(refusal) = (candidate.permits)(&bsym.op) {
                 refusals.push(refusal);
+                continue;
+            }
+            if draws {
+                let sentence = "it draws random numbers from a generator of ATen's own, which takes no offset";
+                refusals.push(Refusal::new(executor.name(), codes::RANDOM, sentence));
                 continue;
             }
             match ask(executor, &spec, &mut self.n_checks) {
@@ -368,10 +375,15 @@ fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: boo
         text.push_str(&format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence));
     }
     let last_resort_is_off = refusals.iter().any(|r| r.code == codes::DISABLED);
+    let aten = op.strip_prefix("vjp.").unwrap_or(op).starts_with("aten.");
     text.push_str(&match (opaque, last_resort_is_off) {
-        (true, _) if op.starts_with("aten.") => {
-            format!("`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`)")
+        (true, _) if refusals.iter().any(|r| r.code == codes::RANDOM) => {
+            format!("`{op}` is not in the op table, and nobody else draws its numbers as `--seed` says: export the model in evaluation mode")
         }
+        (true, _) if aten => format!(
+            "`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`), or bring it: \
+             a plugin whose manifest claims `{op}`, or an entry in the op table (`host/src/ops/`) with its decomposition"
+        ),
         (true, _) => format!("`{op}` needs the plugin that brings it: put its executor in the order"),
         (false, true) => "set last_resort = \"reference\", or put an executor that claims it in the order".into(),
         (false, false) => "put an executor that claims it in the order".into(),

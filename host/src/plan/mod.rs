@@ -13,7 +13,7 @@ pub mod port;
 pub mod segment;
 
 pub use build::{
-    BufferPlan, CopyRecord, KernelStep, NumberSource, Place, Plan, PlanError, PlanInput, Step, View, Write,
+    BufferPlan, CopyRecord, KernelStep, NestedResult, NestedStep, NumberSource, Place, Plan, PlanError, PlanInput, Step, View, Write,
     build,
 };
 pub use diff::{OpDiff, PlanDiff, TotalDiff};

@@ -125,10 +125,13 @@ impl Session {
         }
         let prepared = super::compile::prepare(self.trace(), &bindings, Purpose::Gradients)?;
         let ties = self.ties();
-        let asked = Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties };
+        let nested = self.nested(&bindings, Purpose::Gradients)?;
+        let asked =
+            Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties, nested: &nested };
         let traces = autodiff::differentiate(&prepared, &asked)?;
         let forward = self.compile_prepared(
             crate::passes::run(traces.forward.clone()),
+            &traces.nested,
             &bindings.sizes,
             &self.snapshot(),
         )?;
@@ -168,7 +171,8 @@ impl Session {
             })
             .collect();
         let trace = crate::passes::run(backward.clone());
-        let backward = self.compile_prepared(trace, &forward.sizes, &sources)?;
+        let nested = &program.traces.nested;
+        let backward = self.compile_prepared(trace, nested, &forward.sizes, &sources)?;
         Ok((forward, backward.compiled.clone()))
     }
 
@@ -204,6 +208,7 @@ impl Session {
         let _writing = self.lock_if_writing();
         let (sources, mut numbers) = self.sources(inputs)?;
         let mut stream = self.stream();
+        self.begin();
         let done =
             self.execute(ready, &ready.compiled.sizes, &sources, &mut numbers, &mut stream, |left| {
                 let outputs = outputs(left)?;
@@ -349,7 +354,8 @@ impl Tape<'_> {
             return Ok(ready.clone());
         }
         let trace = crate::passes::run(self.program.traces.backward.clone());
-        let ready = self.session.compile_prepared(trace, &self.sizes, sources)?;
+        let nested = &self.program.traces.nested;
+        let ready = self.session.compile_prepared(trace, nested, &self.sizes, sources)?;
         if self.program.backward.set(ready.clone()).is_err() {
             if resized.len() == RESIZED {
                 resized.remove(0);

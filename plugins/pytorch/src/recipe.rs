@@ -342,6 +342,20 @@ impl<'a> Recipe<'a> {
         regs
     }
 
+    /// Are forms refused whose results change from run to run?
+    pub fn deterministic(&self) -> bool {
+        self.deterministic
+    }
+
+    /// The gradients of a call, one register for each floating or complex tensor of the op that stands behind the
+    /// cotangents.
+    pub fn vjp(&mut self, aten: &str, args: Vec<Arg>, cotangents: Vec<Option<Reg>>) -> Vec<Reg> {
+        let regs: Vec<Reg> = (0..self.op.n_outputs()).map(|_| self.temporary()).collect();
+        let results = regs.iter().copied().map(Some).collect();
+        self.instrs.push(Instr::Vjp { op: aten.into(), cotangents, args, results });
+        regs
+    }
+
     /// Refused unless results may depend on the order of additions, and on the dtype that they are done in.
     pub fn accumulates(&self) -> Result<(), Refusal> {
         if !self.deterministic {

@@ -8,5 +8,5 @@ mod tape;
 mod warnings;
 
 pub use bound::{Bound, Memory};
-pub use tape::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
+pub use tape::{Arg, Instr, Reg, Tape, When, derivative_missing, describe, scalar_type};
 pub use warnings::WarningLog;

@@ -1,14 +1,69 @@
 //! `aten.*`: any overload under its own name, boxed. Arguments arrive in the order of ATen's own schema.
 //!
-//! Arguments that the schema writes are copied first and come back as results behind the call's own.
+//! Arguments that the schema writes are copied first and come back as results behind the call's own. `vjp.aten.*` is the
+//! gradient of such an op: cotangents stand before its arguments, and each floating tensor argument has a gradient among
+//! the results. It is worked out by calling the op once more, under libtorch's autograd.
 
-use thunderhead_sdk::Refusal;
+use thunderhead_sdk::{Dtype, Refusal};
 
-use crate::aten::{Arg, describe};
+use crate::aten::{Arg, Reg, derivative_missing, describe};
 use crate::recipe::{How, InPlace, Recipe, Row, args_of, form};
 
 /// The row of every opaque op.
 pub static ROW: Row = Row { op: "aten.*", how: How::With(build), in_place: InPlace::No };
+
+/// The row of every opaque op's gradient.
+pub static VJP_ROW: Row = Row { op: "vjp.aten.*", how: How::With(build_vjp), in_place: InPlace::No };
+
+fn build_vjp(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let name = recipe.op.name();
+    let aten = name.strip_prefix("vjp.aten.").unwrap_or(name);
+    let described = describe(aten).map_err(|error| {
+        Refusal::new("op_unknown", format!("this libtorch does not have it ({})", error.message()))
+    })?;
+    let mut args = Vec::new();
+    for (_, arg) in recipe.op.args() {
+        args.push(recipe.convert(arg)?);
+    }
+    let n_cotangents = args
+        .len()
+        .checked_sub(args_of(&described.schema).count())
+        .ok_or_else(|| form(format!("`{aten}` has more arguments than were given")))?;
+    let own = args.split_off(n_cotangents);
+    let cotangents: Vec<Option<Reg>> = args
+        .into_iter()
+        .flat_map(|arg| match arg {
+            Arg::Reg(reg) => vec![Some(reg)],
+            Arg::Regs(regs) => regs,
+            _ => vec![None],
+        })
+        .collect();
+    differentiable(recipe, aten, &own)?;
+    // Where indices are involved, several values may meet in one element: one thread keeps their order.
+    let integers = |desc: thunderhead_sdk::TensorDesc<'_>| desc.dtype().is_int();
+    recipe.serial = recipe.deterministic() && recipe.op.inputs().any(integers);
+    let gradients = recipe.vjp(aten, own, cotangents);
+    for (output, reg) in gradients.into_iter().enumerate() {
+        recipe.store(reg, output);
+    }
+    Ok(())
+}
+
+/// Refused is what libtorch's autograd has no derivative of. It is asked with tensors of the same kind that hold nothing.
+fn differentiable(recipe: &Recipe<'_>, aten: &str, own: &[Arg]) -> Result<(), Refusal> {
+    let inputs: Vec<(Vec<i64>, Dtype)> = recipe
+        .op
+        .inputs()
+        .map(|tensor| (tensor.dims().iter().map(|dim| (*dim).max(1)).collect(), tensor.dtype()))
+        .collect();
+    match derivative_missing(aten, own, &inputs)? {
+        None => Ok(()),
+        Some(node) => Err(Refusal::new(
+            "no_derivative",
+            format!("libtorch's autograd has no derivative of `{aten}` ({node})"),
+        )),
+    }
+}
 
 fn build(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     let name = recipe.op.name();
