@@ -339,7 +339,7 @@ fn words_of(trace: &Trace) -> Result<Option<Dim>, &'static str> {
 fn take_random(trace: &mut Trace, draws_when: Draws, each: Option<Dim>) {
     let int = || Type::Number(NumberType { kind: NumKind::Int, equals: None });
     let role = || Role { kind: RoleKind::Operand, name: None, frozen: false };
-    let mut operand = |trace: &mut Trace, wanted: &str| {
+    let operand = |trace: &mut Trace, wanted: &str| {
         let name = new_name(trace, wanted);
         let value = trace.add_value(name, int());
         trace.params.push(TraceParam { value, role: role() });
@@ -348,7 +348,7 @@ fn take_random(trace: &mut Trace, draws_when: Draws, each: Option<Dim>) {
     let seed = operand(trace, "seed");
     let first = operand(trace, "offset");
     let mut body = Vec::with_capacity(trace.body.len() + 2);
-    let mut number = |trace: &mut Trace, body: &mut Vec<Stmt>, op: &str, args: Vec<Arg>| {
+    let number = |trace: &mut Trace, body: &mut Vec<Stmt>, op: &str, args: Vec<Arg>| {
         let name = new_name(trace, "offset");
         let value = trace.add_value(name, int());
         body.push(Stmt::Op(Bsym::new(op, args, vec![Some(value)])));

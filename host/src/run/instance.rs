@@ -159,7 +159,7 @@ impl Instance {
     }
 
     /// Runs every step; gives what leaves the segment.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         io: &RunIo<'_>,
         numbers: &mut Numbers,
