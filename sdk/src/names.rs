@@ -72,6 +72,10 @@ pub mod optim {
 pub mod prims {
     /// `prims.abs`
     pub const ABS: &str = "prims.abs";
+    /// `prims.acos`
+    pub const ACOS: &str = "prims.acos";
+    /// `prims.acosh`
+    pub const ACOSH: &str = "prims.acosh";
     /// `prims.adaptive_avg_pool`
     pub const ADAPTIVE_AVG_POOL: &str = "prims.adaptive_avg_pool";
     /// `prims.adaptive_avg_pool_backward`
@@ -86,10 +90,24 @@ pub mod prims {
     pub const ARGMAX: &str = "prims.argmax";
     /// `prims.argmin`
     pub const ARGMIN: &str = "prims.argmin";
+    /// `prims.as_strided`
+    pub const AS_STRIDED: &str = "prims.as_strided";
+    /// `prims.asin`
+    pub const ASIN: &str = "prims.asin";
+    /// `prims.asinh`
+    pub const ASINH: &str = "prims.asinh";
+    /// `prims.atan`
+    pub const ATAN: &str = "prims.atan";
+    /// `prims.atan2`
+    pub const ATAN2: &str = "prims.atan2";
+    /// `prims.atanh`
+    pub const ATANH: &str = "prims.atanh";
     /// `prims.avg_pool`
     pub const AVG_POOL: &str = "prims.avg_pool";
     /// `prims.avg_pool_backward`
     pub const AVG_POOL_BACKWARD: &str = "prims.avg_pool_backward";
+    /// `prims.bessel_i0`
+    pub const BESSEL_I0: &str = "prims.bessel_i0";
     /// `prims.bitcast`
     pub const BITCAST: &str = "prims.bitcast";
     /// `prims.bitwise_and`
@@ -100,12 +118,16 @@ pub mod prims {
     pub const BITWISE_NOT: &str = "prims.bitwise_not";
     /// `prims.bitwise_or`
     pub const BITWISE_OR: &str = "prims.bitwise_or";
+    /// `prims.bitwise_right_shift`
+    pub const BITWISE_RIGHT_SHIFT: &str = "prims.bitwise_right_shift";
     /// `prims.bitwise_xor`
     pub const BITWISE_XOR: &str = "prims.bitwise_xor";
     /// `prims.broadcast_in_dim`
     pub const BROADCAST_IN_DIM: &str = "prims.broadcast_in_dim";
     /// `prims.cat`
     pub const CAT: &str = "prims.cat";
+    /// `prims.ceil`
+    pub const CEIL: &str = "prims.ceil";
     /// `prims.check`
     pub const CHECK: &str = "prims.check";
     /// `prims.clone`
@@ -124,8 +146,16 @@ pub mod prims {
     pub const CONVOLUTION_BACKWARD: &str = "prims.convolution_backward";
     /// `prims.copy_`
     pub const COPY_: &str = "prims.copy_";
+    /// `prims.copysign`
+    pub const COPYSIGN: &str = "prims.copysign";
     /// `prims.cos`
     pub const COS: &str = "prims.cos";
+    /// `prims.cosh`
+    pub const COSH: &str = "prims.cosh";
+    /// `prims.cummax`
+    pub const CUMMAX: &str = "prims.cummax";
+    /// `prims.cumprod`
+    pub const CUMPROD: &str = "prims.cumprod";
     /// `prims.cumsum`
     pub const CUMSUM: &str = "prims.cumsum";
     /// `prims.del`
@@ -134,6 +164,8 @@ pub mod prims {
     pub const DEVICE_PUT: &str = "prims.device_put";
     /// `prims.diagonal`
     pub const DIAGONAL: &str = "prims.diagonal";
+    /// `prims.digamma`
+    pub const DIGAMMA: &str = "prims.digamma";
     /// `prims.div`
     pub const DIV: &str = "prims.div";
     /// `prims.embedding`
@@ -146,16 +178,28 @@ pub mod prims {
     pub const EQ: &str = "prims.eq";
     /// `prims.erf`
     pub const ERF: &str = "prims.erf";
+    /// `prims.erfc`
+    pub const ERFC: &str = "prims.erfc";
+    /// `prims.erfcinv`
+    pub const ERFCINV: &str = "prims.erfcinv";
+    /// `prims.erfinv`
+    pub const ERFINV: &str = "prims.erfinv";
     /// `prims.exp`
     pub const EXP: &str = "prims.exp";
+    /// `prims.exp2`
+    pub const EXP2: &str = "prims.exp2";
     /// `prims.expm1`
     pub const EXPM1: &str = "prims.expm1";
     /// `prims.flip`
     pub const FLIP: &str = "prims.flip";
     /// `prims.floor`
     pub const FLOOR: &str = "prims.floor";
+    /// `prims.fma`
+    pub const FMA: &str = "prims.fma";
     /// `prims.fmod`
     pub const FMOD: &str = "prims.fmod";
+    /// `prims.frexp`
+    pub const FREXP: &str = "prims.frexp";
     /// `prims.full`
     pub const FULL: &str = "prims.full";
     /// `prims.gather`
@@ -178,18 +222,28 @@ pub mod prims {
     pub const INDEX_PUT: &str = "prims.index_put";
     /// `prims.iota`
     pub const IOTA: &str = "prims.iota";
+    /// `prims.isfinite`
+    pub const ISFINITE: &str = "prims.isfinite";
     /// `prims.item`
     pub const ITEM: &str = "prims.item";
     /// `prims.le`
     pub const LE: &str = "prims.le";
     /// `prims.lerp`
     pub const LERP: &str = "prims.lerp";
+    /// `prims.lgamma`
+    pub const LGAMMA: &str = "prims.lgamma";
     /// `prims.linear`
     pub const LINEAR: &str = "prims.linear";
     /// `prims.log`
     pub const LOG: &str = "prims.log";
+    /// `prims.log10`
+    pub const LOG10: &str = "prims.log10";
     /// `prims.log1p`
     pub const LOG1P: &str = "prims.log1p";
+    /// `prims.log2`
+    pub const LOG2: &str = "prims.log2";
+    /// `prims.logcumsumexp`
+    pub const LOGCUMSUMEXP: &str = "prims.logcumsumexp";
     /// `prims.lt`
     pub const LT: &str = "prims.lt";
     /// `prims.matmul`
@@ -204,16 +258,22 @@ pub mod prims {
     pub const MINIMUM: &str = "prims.minimum";
     /// `prims.mul`
     pub const MUL: &str = "prims.mul";
+    /// `prims.ndtri`
+    pub const NDTRI: &str = "prims.ndtri";
     /// `prims.ne`
     pub const NE: &str = "prims.ne";
     /// `prims.neg`
     pub const NEG: &str = "prims.neg";
     /// `prims.next_philox`
     pub const NEXT_PHILOX: &str = "prims.next_philox";
+    /// `prims.nextafter`
+    pub const NEXTAFTER: &str = "prims.nextafter";
     /// `prims.nonzero`
     pub const NONZERO: &str = "prims.nonzero";
     /// `prims.pad`
     pub const PAD: &str = "prims.pad";
+    /// `prims.polygamma`
+    pub const POLYGAMMA: &str = "prims.polygamma";
     /// `prims.pow`
     pub const POW: &str = "prims.pow";
     /// `prims.prod`
@@ -234,6 +294,8 @@ pub mod prims {
     pub const RESHAPE: &str = "prims.reshape";
     /// `prims.return`
     pub const RETURN: &str = "prims.return";
+    /// `prims.round`
+    pub const ROUND: &str = "prims.round";
     /// `prims.rsqrt`
     pub const RSQRT: &str = "prims.rsqrt";
     /// `prims.scatter`
@@ -250,8 +312,14 @@ pub mod prims {
     pub const SHALLOW_COPY: &str = "prims.shallow_copy";
     /// `prims.shape`
     pub const SHAPE: &str = "prims.shape";
+    /// `prims.sign`
+    pub const SIGN: &str = "prims.sign";
+    /// `prims.signbit`
+    pub const SIGNBIT: &str = "prims.signbit";
     /// `prims.sin`
     pub const SIN: &str = "prims.sin";
+    /// `prims.sinh`
+    pub const SINH: &str = "prims.sinh";
     /// `prims.slice`
     pub const SLICE: &str = "prims.slice";
     /// `prims.slice_scatter`
@@ -272,30 +340,48 @@ pub mod prims {
     pub const TAKE: &str = "prims.take";
     /// `prims.take_along_axis`
     pub const TAKE_ALONG_AXIS: &str = "prims.take_along_axis";
+    /// `prims.tan`
+    pub const TAN: &str = "prims.tan";
     /// `prims.tanh`
     pub const TANH: &str = "prims.tanh";
+    /// `prims.tensor_from_sequence`
+    pub const TENSOR_FROM_SEQUENCE: &str = "prims.tensor_from_sequence";
     /// `prims.topk`
     pub const TOPK: &str = "prims.topk";
     /// `prims.transpose`
     pub const TRANSPOSE: &str = "prims.transpose";
+    /// `prims.triangular_solve`
+    pub const TRIANGULAR_SOLVE: &str = "prims.triangular_solve";
     /// `prims.trunc`
     pub const TRUNC: &str = "prims.trunc";
+    /// `prims.unfold`
+    pub const UNFOLD: &str = "prims.unfold";
     /// `prims.uniform_philox`
     pub const UNIFORM_PHILOX: &str = "prims.uniform_philox";
     /// `prims.var`
     pub const VAR: &str = "prims.var";
     /// `prims.var_mean`
     pub const VAR_MEAN: &str = "prims.var_mean";
+    /// `prims.view_as_complex`
+    pub const VIEW_AS_COMPLEX: &str = "prims.view_as_complex";
+    /// `prims.view_as_real`
+    pub const VIEW_AS_REAL: &str = "prims.view_as_real";
     /// `prims.where`
     pub const WHERE: &str = "prims.where";
     /// `prims.while_loop`
     pub const WHILE_LOOP: &str = "prims.while_loop";
+    /// `prims.zeta`
+    pub const ZETA: &str = "prims.zeta";
 }
 
 /// `torch.*`
 pub mod torch {
     /// `torch.abs`
     pub const ABS: &str = "torch.abs";
+    /// `torch.acos`
+    pub const ACOS: &str = "torch.acos";
+    /// `torch.acosh`
+    pub const ACOSH: &str = "torch.acosh";
     /// `torch.adaptive_avg_pool1d`
     pub const ADAPTIVE_AVG_POOL1D: &str = "torch.adaptive_avg_pool1d";
     /// `torch.adaptive_avg_pool2d`
@@ -320,6 +406,8 @@ pub mod torch {
     pub const AMAX: &str = "torch.amax";
     /// `torch.amin`
     pub const AMIN: &str = "torch.amin";
+    /// `torch.aminmax`
+    pub const AMINMAX: &str = "torch.aminmax";
     /// `torch.any`
     pub const ANY: &str = "torch.any";
     /// `torch.arange`
@@ -330,10 +418,30 @@ pub mod torch {
     pub const ARGMIN: &str = "torch.argmin";
     /// `torch.argsort`
     pub const ARGSORT: &str = "torch.argsort";
+    /// `torch.as_strided`
+    pub const AS_STRIDED: &str = "torch.as_strided";
+    /// `torch.as_strided_scatter`
+    pub const AS_STRIDED_SCATTER: &str = "torch.as_strided_scatter";
+    /// `torch.asin`
+    pub const ASIN: &str = "torch.asin";
+    /// `torch.asinh`
+    pub const ASINH: &str = "torch.asinh";
     /// `torch.assert_async`
     pub const ASSERT_ASYNC: &str = "torch.assert_async";
     /// `torch.assert_tensor_metadata`
     pub const ASSERT_TENSOR_METADATA: &str = "torch.assert_tensor_metadata";
+    /// `torch.atan`
+    pub const ATAN: &str = "torch.atan";
+    /// `torch.atan2`
+    pub const ATAN2: &str = "torch.atan2";
+    /// `torch.atanh`
+    pub const ATANH: &str = "torch.atanh";
+    /// `torch.atleast_1d`
+    pub const ATLEAST_1D: &str = "torch.atleast_1d";
+    /// `torch.atleast_2d`
+    pub const ATLEAST_2D: &str = "torch.atleast_2d";
+    /// `torch.atleast_3d`
+    pub const ATLEAST_3D: &str = "torch.atleast_3d";
     /// `torch.autocast`
     pub const AUTOCAST: &str = "torch.autocast";
     /// `torch.avg_pool1d`
@@ -350,6 +458,8 @@ pub mod torch {
     pub const BATCH_NORM: &str = "torch.batch_norm";
     /// `torch.bernoulli`
     pub const BERNOULLI: &str = "torch.bernoulli";
+    /// `torch.bilinear`
+    pub const BILINEAR: &str = "torch.bilinear";
     /// `torch.binary_cross_entropy`
     pub const BINARY_CROSS_ENTROPY: &str = "torch.binary_cross_entropy";
     /// `torch.binary_cross_entropy_with_logits`
@@ -362,14 +472,24 @@ pub mod torch {
     pub const BITWISE_NOT: &str = "torch.bitwise_not";
     /// `torch.bitwise_or`
     pub const BITWISE_OR: &str = "torch.bitwise_or";
+    /// `torch.bitwise_right_shift`
+    pub const BITWISE_RIGHT_SHIFT: &str = "torch.bitwise_right_shift";
     /// `torch.bitwise_xor`
     pub const BITWISE_XOR: &str = "torch.bitwise_xor";
     /// `torch.bmm`
     pub const BMM: &str = "torch.bmm";
+    /// `torch.broadcast_tensors`
+    pub const BROADCAST_TENSORS: &str = "torch.broadcast_tensors";
     /// `torch.bucketize`
     pub const BUCKETIZE: &str = "torch.bucketize";
     /// `torch.cat`
     pub const CAT: &str = "torch.cat";
+    /// `torch.cdist`
+    pub const CDIST: &str = "torch.cdist";
+    /// `torch.ceil`
+    pub const CEIL: &str = "torch.ceil";
+    /// `torch.celu`
+    pub const CELU: &str = "torch.celu";
     /// `torch.channel_shuffle`
     pub const CHANNEL_SHUFFLE: &str = "torch.channel_shuffle";
     /// `torch.checkpoint`
@@ -384,8 +504,14 @@ pub mod torch {
     pub const CLAMP_MIN: &str = "torch.clamp_min";
     /// `torch.clone`
     pub const CLONE: &str = "torch.clone";
+    /// `torch.col2im`
+    pub const COL2IM: &str = "torch.col2im";
+    /// `torch.complex`
+    pub const COMPLEX: &str = "torch.complex";
     /// `torch.cond`
     pub const COND: &str = "torch.cond";
+    /// `torch.conj`
+    pub const CONJ: &str = "torch.conj";
     /// `torch.contiguous`
     pub const CONTIGUOUS: &str = "torch.contiguous";
     /// `torch.conv1d`
@@ -406,20 +532,48 @@ pub mod torch {
     pub const CONVOLUTION_BACKWARD: &str = "torch.convolution_backward";
     /// `torch.copy`
     pub const COPY: &str = "torch.copy";
+    /// `torch.copysign`
+    pub const COPYSIGN: &str = "torch.copysign";
     /// `torch.cos`
     pub const COS: &str = "torch.cos";
+    /// `torch.cosh`
+    pub const COSH: &str = "torch.cosh";
+    /// `torch.cosine_embedding_loss`
+    pub const COSINE_EMBEDDING_LOSS: &str = "torch.cosine_embedding_loss";
     /// `torch.cosine_similarity`
     pub const COSINE_SIMILARITY: &str = "torch.cosine_similarity";
+    /// `torch.count_nonzero`
+    pub const COUNT_NONZERO: &str = "torch.count_nonzero";
+    /// `torch.cross`
+    pub const CROSS: &str = "torch.cross";
     /// `torch.cross_entropy`
     pub const CROSS_ENTROPY: &str = "torch.cross_entropy";
+    /// `torch.cummax`
+    pub const CUMMAX: &str = "torch.cummax";
+    /// `torch.cummin`
+    pub const CUMMIN: &str = "torch.cummin";
+    /// `torch.cumprod`
+    pub const CUMPROD: &str = "torch.cumprod";
     /// `torch.cumsum`
     pub const CUMSUM: &str = "torch.cumsum";
     /// `torch.detach`
     pub const DETACH: &str = "torch.detach";
+    /// `torch.diag`
+    pub const DIAG: &str = "torch.diag";
+    /// `torch.diag_embed`
+    pub const DIAG_EMBED: &str = "torch.diag_embed";
+    /// `torch.diagonal`
+    pub const DIAGONAL: &str = "torch.diagonal";
+    /// `torch.diagonal_scatter`
+    pub const DIAGONAL_SCATTER: &str = "torch.diagonal_scatter";
     /// `torch.diff`
     pub const DIFF: &str = "torch.diff";
+    /// `torch.digamma`
+    pub const DIGAMMA: &str = "torch.digamma";
     /// `torch.div`
     pub const DIV: &str = "torch.div";
+    /// `torch.dot`
+    pub const DOT: &str = "torch.dot";
     /// `torch.dropout`
     pub const DROPOUT: &str = "torch.dropout";
     /// `torch.einsum`
@@ -430,22 +584,50 @@ pub mod torch {
     pub const EMBEDDING: &str = "torch.embedding";
     /// `torch.embedding_bag`
     pub const EMBEDDING_BAG: &str = "torch.embedding_bag";
+    /// `torch.embedding_dense_backward`
+    pub const EMBEDDING_DENSE_BACKWARD: &str = "torch.embedding_dense_backward";
     /// `torch.empty`
     pub const EMPTY: &str = "torch.empty";
     /// `torch.eq`
     pub const EQ: &str = "torch.eq";
+    /// `torch.erf`
+    pub const ERF: &str = "torch.erf";
+    /// `torch.erfc`
+    pub const ERFC: &str = "torch.erfc";
+    /// `torch.erfinv`
+    pub const ERFINV: &str = "torch.erfinv";
     /// `torch.exp`
     pub const EXP: &str = "torch.exp";
+    /// `torch.exp2`
+    pub const EXP2: &str = "torch.exp2";
     /// `torch.expand`
     pub const EXPAND: &str = "torch.expand";
+    /// `torch.expm1`
+    pub const EXPM1: &str = "torch.expm1";
+    /// `torch.eye`
+    pub const EYE: &str = "torch.eye";
+    /// `torch.fake_quantize_per_tensor`
+    pub const FAKE_QUANTIZE_PER_TENSOR: &str = "torch.fake_quantize_per_tensor";
     /// `torch.fill`
     pub const FILL: &str = "torch.fill";
     /// `torch.flatten`
     pub const FLATTEN: &str = "torch.flatten";
     /// `torch.flip`
     pub const FLIP: &str = "torch.flip";
+    /// `torch.floor`
+    pub const FLOOR: &str = "torch.floor";
     /// `torch.floor_divide`
     pub const FLOOR_DIVIDE: &str = "torch.floor_divide";
+    /// `torch.fmax`
+    pub const FMAX: &str = "torch.fmax";
+    /// `torch.fmin`
+    pub const FMIN: &str = "torch.fmin";
+    /// `torch.fmod`
+    pub const FMOD: &str = "torch.fmod";
+    /// `torch.frac`
+    pub const FRAC: &str = "torch.frac";
+    /// `torch.frexp`
+    pub const FREXP: &str = "torch.frexp";
     /// `torch.full`
     pub const FULL: &str = "torch.full";
     /// `torch.full_like`
@@ -456,8 +638,12 @@ pub mod torch {
     pub const GE: &str = "torch.ge";
     /// `torch.gelu`
     pub const GELU: &str = "torch.gelu";
+    /// `torch.gelu_backward`
+    pub const GELU_BACKWARD: &str = "torch.gelu_backward";
     /// `torch.glu`
     pub const GLU: &str = "torch.glu";
+    /// `torch.glu_backward`
+    pub const GLU_BACKWARD: &str = "torch.glu_backward";
     /// `torch.grid_sample`
     pub const GRID_SAMPLE: &str = "torch.grid_sample";
     /// `torch.group_norm`
@@ -468,14 +654,28 @@ pub mod torch {
     pub const GRU_CELL: &str = "torch.gru_cell";
     /// `torch.gt`
     pub const GT: &str = "torch.gt";
+    /// `torch.hann_window`
+    pub const HANN_WINDOW: &str = "torch.hann_window";
+    /// `torch.hardshrink`
+    pub const HARDSHRINK: &str = "torch.hardshrink";
     /// `torch.hardsigmoid`
     pub const HARDSIGMOID: &str = "torch.hardsigmoid";
     /// `torch.hardswish`
     pub const HARDSWISH: &str = "torch.hardswish";
     /// `torch.hardtanh`
     pub const HARDTANH: &str = "torch.hardtanh";
+    /// `torch.hinge_embedding_loss`
+    pub const HINGE_EMBEDDING_LOSS: &str = "torch.hinge_embedding_loss";
+    /// `torch.hstack`
+    pub const HSTACK: &str = "torch.hstack";
     /// `torch.huber_loss`
     pub const HUBER_LOSS: &str = "torch.huber_loss";
+    /// `torch.hypot`
+    pub const HYPOT: &str = "torch.hypot";
+    /// `torch.i0`
+    pub const I0: &str = "torch.i0";
+    /// `torch.im2col`
+    pub const IM2COL: &str = "torch.im2col";
     /// `torch.imag`
     pub const IMAG: &str = "torch.imag";
     /// `torch.index`
@@ -484,6 +684,8 @@ pub mod torch {
     pub const INDEX_ADD: &str = "torch.index_add";
     /// `torch.index_copy`
     pub const INDEX_COPY: &str = "torch.index_copy";
+    /// `torch.index_fill`
+    pub const INDEX_FILL: &str = "torch.index_fill";
     /// `torch.index_put`
     pub const INDEX_PUT: &str = "torch.index_put";
     /// `torch.index_select`
@@ -492,40 +694,72 @@ pub mod torch {
     pub const INSTANCE_NORM: &str = "torch.instance_norm";
     /// `torch.interpolate`
     pub const INTERPOLATE: &str = "torch.interpolate";
+    /// `torch.isfinite`
+    pub const ISFINITE: &str = "torch.isfinite";
     /// `torch.isinf`
     pub const ISINF: &str = "torch.isinf";
     /// `torch.isnan`
     pub const ISNAN: &str = "torch.isnan";
+    /// `torch.isneginf`
+    pub const ISNEGINF: &str = "torch.isneginf";
+    /// `torch.isposinf`
+    pub const ISPOSINF: &str = "torch.isposinf";
     /// `torch.item`
     pub const ITEM: &str = "torch.item";
     /// `torch.kl_div`
     pub const KL_DIV: &str = "torch.kl_div";
+    /// `torch.kron`
+    pub const KRON: &str = "torch.kron";
+    /// `torch.kthvalue`
+    pub const KTHVALUE: &str = "torch.kthvalue";
     /// `torch.l1_loss`
     pub const L1_LOSS: &str = "torch.l1_loss";
     /// `torch.layer_norm`
     pub const LAYER_NORM: &str = "torch.layer_norm";
+    /// `torch.ldexp`
+    pub const LDEXP: &str = "torch.ldexp";
     /// `torch.le`
     pub const LE: &str = "torch.le";
     /// `torch.leaky_relu`
     pub const LEAKY_RELU: &str = "torch.leaky_relu";
     /// `torch.lerp`
     pub const LERP: &str = "torch.lerp";
+    /// `torch.lgamma`
+    pub const LGAMMA: &str = "torch.lgamma";
     /// `torch.linear`
     pub const LINEAR: &str = "torch.linear";
     /// `torch.linspace`
     pub const LINSPACE: &str = "torch.linspace";
     /// `torch.log`
     pub const LOG: &str = "torch.log";
+    /// `torch.log10`
+    pub const LOG10: &str = "torch.log10";
+    /// `torch.log1p`
+    pub const LOG1P: &str = "torch.log1p";
+    /// `torch.log2`
+    pub const LOG2: &str = "torch.log2";
     /// `torch.log_softmax`
     pub const LOG_SOFTMAX: &str = "torch.log_softmax";
     /// `torch.log_softmax_backward`
     pub const LOG_SOFTMAX_BACKWARD: &str = "torch.log_softmax_backward";
+    /// `torch.logaddexp`
+    pub const LOGADDEXP: &str = "torch.logaddexp";
+    /// `torch.logcumsumexp`
+    pub const LOGCUMSUMEXP: &str = "torch.logcumsumexp";
     /// `torch.logical_and`
     pub const LOGICAL_AND: &str = "torch.logical_and";
     /// `torch.logical_not`
     pub const LOGICAL_NOT: &str = "torch.logical_not";
     /// `torch.logical_or`
     pub const LOGICAL_OR: &str = "torch.logical_or";
+    /// `torch.logical_xor`
+    pub const LOGICAL_XOR: &str = "torch.logical_xor";
+    /// `torch.logit`
+    pub const LOGIT: &str = "torch.logit";
+    /// `torch.logsigmoid`
+    pub const LOGSIGMOID: &str = "torch.logsigmoid";
+    /// `torch.logspace`
+    pub const LOGSPACE: &str = "torch.logspace";
     /// `torch.logsumexp`
     pub const LOGSUMEXP: &str = "torch.logsumexp";
     /// `torch.lstm`
@@ -534,8 +768,14 @@ pub mod torch {
     pub const LSTM_CELL: &str = "torch.lstm_cell";
     /// `torch.lt`
     pub const LT: &str = "torch.lt";
+    /// `torch.margin_ranking_loss`
+    pub const MARGIN_RANKING_LOSS: &str = "torch.margin_ranking_loss";
     /// `torch.masked_fill`
     pub const MASKED_FILL: &str = "torch.masked_fill";
+    /// `torch.masked_scatter`
+    pub const MASKED_SCATTER: &str = "torch.masked_scatter";
+    /// `torch.masked_select`
+    pub const MASKED_SELECT: &str = "torch.masked_select";
     /// `torch.matmul`
     pub const MATMUL: &str = "torch.matmul";
     /// `torch.max_dim`
@@ -558,6 +798,10 @@ pub mod torch {
     pub const MAXIMUM: &str = "torch.maximum";
     /// `torch.mean`
     pub const MEAN: &str = "torch.mean";
+    /// `torch.median`
+    pub const MEDIAN: &str = "torch.median";
+    /// `torch.meshgrid`
+    pub const MESHGRID: &str = "torch.meshgrid";
     /// `torch.min_dim`
     pub const MIN_DIM: &str = "torch.min_dim";
     /// `torch.minimum`
@@ -570,6 +814,12 @@ pub mod torch {
     pub const MSE_LOSS: &str = "torch.mse_loss";
     /// `torch.mul`
     pub const MUL: &str = "torch.mul";
+    /// `torch.multi_dot`
+    pub const MULTI_DOT: &str = "torch.multi_dot";
+    /// `torch.mv`
+    pub const MV: &str = "torch.mv";
+    /// `torch.nan_to_num`
+    pub const NAN_TO_NUM: &str = "torch.nan_to_num";
     /// `torch.native_batch_norm`
     pub const NATIVE_BATCH_NORM: &str = "torch.native_batch_norm";
     /// `torch.native_batch_norm_backward`
@@ -586,28 +836,48 @@ pub mod torch {
     pub const NATIVE_LAYER_NORM: &str = "torch.native_layer_norm";
     /// `torch.native_layer_norm_backward`
     pub const NATIVE_LAYER_NORM_BACKWARD: &str = "torch.native_layer_norm_backward";
+    /// `torch.ndtri`
+    pub const NDTRI: &str = "torch.ndtri";
     /// `torch.ne`
     pub const NE: &str = "torch.ne";
     /// `torch.neg`
     pub const NEG: &str = "torch.neg";
+    /// `torch.nextafter`
+    pub const NEXTAFTER: &str = "torch.nextafter";
     /// `torch.nll_loss`
     pub const NLL_LOSS: &str = "torch.nll_loss";
     /// `torch.nll_loss_backward`
     pub const NLL_LOSS_BACKWARD: &str = "torch.nll_loss_backward";
+    /// `torch.nonzero`
+    pub const NONZERO: &str = "torch.nonzero";
+    /// `torch.nonzero_tuple`
+    pub const NONZERO_TUPLE: &str = "torch.nonzero_tuple";
     /// `torch.one_hot`
     pub const ONE_HOT: &str = "torch.one_hot";
     /// `torch.ones`
     pub const ONES: &str = "torch.ones";
     /// `torch.ones_like`
     pub const ONES_LIKE: &str = "torch.ones_like";
+    /// `torch.outer`
+    pub const OUTER: &str = "torch.outer";
     /// `torch.pad`
     pub const PAD: &str = "torch.pad";
+    /// `torch.pairwise_distance`
+    pub const PAIRWISE_DISTANCE: &str = "torch.pairwise_distance";
+    /// `torch.pdist`
+    pub const PDIST: &str = "torch.pdist";
     /// `torch.permute`
     pub const PERMUTE: &str = "torch.permute";
     /// `torch.pixel_shuffle`
     pub const PIXEL_SHUFFLE: &str = "torch.pixel_shuffle";
     /// `torch.pixel_unshuffle`
     pub const PIXEL_UNSHUFFLE: &str = "torch.pixel_unshuffle";
+    /// `torch.poisson_nll_loss`
+    pub const POISSON_NLL_LOSS: &str = "torch.poisson_nll_loss";
+    /// `torch.polar`
+    pub const POLAR: &str = "torch.polar";
+    /// `torch.polygamma`
+    pub const POLYGAMMA: &str = "torch.polygamma";
     /// `torch.pow`
     pub const POW: &str = "torch.pow";
     /// `torch.prelu`
@@ -622,12 +892,16 @@ pub mod torch {
     pub const RANDN: &str = "torch.randn";
     /// `torch.real`
     pub const REAL: &str = "torch.real";
+    /// `torch.reciprocal`
+    pub const RECIPROCAL: &str = "torch.reciprocal";
     /// `torch.reflection_pad`
     pub const REFLECTION_PAD: &str = "torch.reflection_pad";
     /// `torch.relu`
     pub const RELU: &str = "torch.relu";
     /// `torch.relu6`
     pub const RELU6: &str = "torch.relu6";
+    /// `torch.relu_backward`
+    pub const RELU_BACKWARD: &str = "torch.relu_backward";
     /// `torch.remainder`
     pub const REMAINDER: &str = "torch.remainder";
     /// `torch.repeat`
@@ -638,6 +912,8 @@ pub mod torch {
     pub const REPLICATION_PAD: &str = "torch.replication_pad";
     /// `torch.reshape`
     pub const RESHAPE: &str = "torch.reshape";
+    /// `torch.resize`
+    pub const RESIZE: &str = "torch.resize";
     /// `torch.rms_norm`
     pub const RMS_NORM: &str = "torch.rms_norm";
     /// `torch.rms_norm_backward`
@@ -648,6 +924,10 @@ pub mod torch {
     pub const RNN_CELL: &str = "torch.rnn_cell";
     /// `torch.roll`
     pub const ROLL: &str = "torch.roll";
+    /// `torch.rot90`
+    pub const ROT90: &str = "torch.rot90";
+    /// `torch.round`
+    pub const ROUND: &str = "torch.round";
     /// `torch.rsqrt`
     pub const RSQRT: &str = "torch.rsqrt";
     /// `torch.rsub`
@@ -664,30 +944,56 @@ pub mod torch {
     pub const SCATTER: &str = "torch.scatter";
     /// `torch.scatter_add`
     pub const SCATTER_ADD: &str = "torch.scatter_add";
+    /// `torch.scatter_reduce`
+    pub const SCATTER_REDUCE: &str = "torch.scatter_reduce";
+    /// `torch.searchsorted`
+    pub const SEARCHSORTED: &str = "torch.searchsorted";
     /// `torch.select`
     pub const SELECT: &str = "torch.select";
     /// `torch.select_scatter`
     pub const SELECT_SCATTER: &str = "torch.select_scatter";
+    /// `torch.selu`
+    pub const SELU: &str = "torch.selu";
     /// `torch.set_grad_enabled`
     pub const SET_GRAD_ENABLED: &str = "torch.set_grad_enabled";
     /// `torch.sigmoid`
     pub const SIGMOID: &str = "torch.sigmoid";
+    /// `torch.sigmoid_backward`
+    pub const SIGMOID_BACKWARD: &str = "torch.sigmoid_backward";
+    /// `torch.sign`
+    pub const SIGN: &str = "torch.sign";
+    /// `torch.signbit`
+    pub const SIGNBIT: &str = "torch.signbit";
     /// `torch.silu`
     pub const SILU: &str = "torch.silu";
+    /// `torch.silu_backward`
+    pub const SILU_BACKWARD: &str = "torch.silu_backward";
     /// `torch.sin`
     pub const SIN: &str = "torch.sin";
+    /// `torch.sinh`
+    pub const SINH: &str = "torch.sinh";
     /// `torch.slice`
     pub const SLICE: &str = "torch.slice";
     /// `torch.slice_scatter`
     pub const SLICE_SCATTER: &str = "torch.slice_scatter";
     /// `torch.smooth_l1_loss`
     pub const SMOOTH_L1_LOSS: &str = "torch.smooth_l1_loss";
+    /// `torch.soft_margin_loss`
+    pub const SOFT_MARGIN_LOSS: &str = "torch.soft_margin_loss";
     /// `torch.softmax`
     pub const SOFTMAX: &str = "torch.softmax";
     /// `torch.softmax_backward`
     pub const SOFTMAX_BACKWARD: &str = "torch.softmax_backward";
+    /// `torch.softmin`
+    pub const SOFTMIN: &str = "torch.softmin";
     /// `torch.softplus`
     pub const SOFTPLUS: &str = "torch.softplus";
+    /// `torch.softshrink`
+    pub const SOFTSHRINK: &str = "torch.softshrink";
+    /// `torch.softsign`
+    pub const SOFTSIGN: &str = "torch.softsign";
+    /// `torch.solve_triangular`
+    pub const SOLVE_TRIANGULAR: &str = "torch.solve_triangular";
     /// `torch.sort`
     pub const SORT: &str = "torch.sort";
     /// `torch.split`
@@ -702,6 +1008,8 @@ pub mod torch {
     pub const STACK: &str = "torch.stack";
     /// `torch.std`
     pub const STD: &str = "torch.std";
+    /// `torch.std_mean`
+    pub const STD_MEAN: &str = "torch.std_mean";
     /// `torch.sub`
     pub const SUB: &str = "torch.sub";
     /// `torch.sum`
@@ -710,24 +1018,54 @@ pub mod torch {
     pub const SYM_SIZE: &str = "torch.sym_size";
     /// `torch.t`
     pub const T: &str = "torch.t";
+    /// `torch.take`
+    pub const TAKE: &str = "torch.take";
+    /// `torch.take_along_dim`
+    pub const TAKE_ALONG_DIM: &str = "torch.take_along_dim";
+    /// `torch.tan`
+    pub const TAN: &str = "torch.tan";
     /// `torch.tanh`
     pub const TANH: &str = "torch.tanh";
+    /// `torch.tanh_backward`
+    pub const TANH_BACKWARD: &str = "torch.tanh_backward";
+    /// `torch.tanhshrink`
+    pub const TANHSHRINK: &str = "torch.tanhshrink";
+    /// `torch.tensor`
+    pub const TENSOR: &str = "torch.tensor";
+    /// `torch.tensor_split`
+    pub const TENSOR_SPLIT: &str = "torch.tensor_split";
+    /// `torch.tensordot`
+    pub const TENSORDOT: &str = "torch.tensordot";
+    /// `torch.threshold`
+    pub const THRESHOLD: &str = "torch.threshold";
     /// `torch.to`
     pub const TO: &str = "torch.to";
     /// `torch.topk`
     pub const TOPK: &str = "torch.topk";
+    /// `torch.trace`
+    pub const TRACE: &str = "torch.trace";
     /// `torch.transpose`
     pub const TRANSPOSE: &str = "torch.transpose";
     /// `torch.tril`
     pub const TRIL: &str = "torch.tril";
+    /// `torch.tril_indices`
+    pub const TRIL_INDICES: &str = "torch.tril_indices";
+    /// `torch.triplet_margin_loss`
+    pub const TRIPLET_MARGIN_LOSS: &str = "torch.triplet_margin_loss";
     /// `torch.triu`
     pub const TRIU: &str = "torch.triu";
+    /// `torch.triu_indices`
+    pub const TRIU_INDICES: &str = "torch.triu_indices";
     /// `torch.true_divide`
     pub const TRUE_DIVIDE: &str = "torch.true_divide";
+    /// `torch.trunc`
+    pub const TRUNC: &str = "torch.trunc";
     /// `torch.unbind`
     pub const UNBIND: &str = "torch.unbind";
     /// `torch.unflatten`
     pub const UNFLATTEN: &str = "torch.unflatten";
+    /// `torch.unfold`
+    pub const UNFOLD: &str = "torch.unfold";
     /// `torch.unsqueeze`
     pub const UNSQUEEZE: &str = "torch.unsqueeze";
     /// `torch.upsample_bicubic2d`
@@ -738,14 +1076,28 @@ pub mod torch {
     pub const UPSAMPLE_NEAREST: &str = "torch.upsample_nearest";
     /// `torch.var`
     pub const VAR: &str = "torch.var";
+    /// `torch.var_mean`
+    pub const VAR_MEAN: &str = "torch.var_mean";
     /// `torch.vector_norm`
     pub const VECTOR_NORM: &str = "torch.vector_norm";
+    /// `torch.view_as_complex`
+    pub const VIEW_AS_COMPLEX: &str = "torch.view_as_complex";
+    /// `torch.view_as_real`
+    pub const VIEW_AS_REAL: &str = "torch.view_as_real";
+    /// `torch.view_dtype`
+    pub const VIEW_DTYPE: &str = "torch.view_dtype";
+    /// `torch.vstack`
+    pub const VSTACK: &str = "torch.vstack";
     /// `torch.where`
     pub const WHERE: &str = "torch.where";
     /// `torch.while_loop`
     pub const WHILE_LOOP: &str = "torch.while_loop";
+    /// `torch.xlogy`
+    pub const XLOGY: &str = "torch.xlogy";
     /// `torch.zeros`
     pub const ZEROS: &str = "torch.zeros";
     /// `torch.zeros_like`
     pub const ZEROS_LIKE: &str = "torch.zeros_like";
+    /// `torch.zeta`
+    pub const ZETA: &str = "torch.zeta";
 }

@@ -12,11 +12,11 @@ use crate::tool::{self, Failure};
 
 /// `cargo xtask demo`.
 pub fn command(torch: Torch) -> Result<(), Failure> {
-    let tree = dist::build(torch, Profile::Release)?;
-    let preset = match torch {
-        Torch::Fetch => "default",
-        Torch::Without => "reference",
+    let (preset, profile) = match torch {
+        Torch::Fetch => ("default", Profile::Release),
+        Torch::Without => ("reference", Profile::Quick),
     };
+    let tree = dist::build(torch, profile)?;
     let program = tree.join("bin/thunderhead");
     let folder = tool::root().join("tests/models/lit_llama2");
     let model = folder.join("model.pt2");
@@ -33,6 +33,11 @@ pub fn command(torch: Torch) -> Result<(), Failure> {
     trace.arg("trace").arg(&model).args(["--config", preset, "--stage", "execution"]);
     tool::run(&mut trace, "print the execution trace")?;
 
+    if profile == Profile::Quick {
+        eprintln!(
+            "\n# built without optimisation, to be soon there; `cargo xtask dist --no-torch` builds the tree to use"
+        );
+    }
     eprintln!(
         "\n# the same by hand:\n{} run MODEL.pt2 --inputs IN.safetensors --config {preset}",
         program.display()

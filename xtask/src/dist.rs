@@ -25,12 +25,15 @@ pub enum Torch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     Release,
+    /// Not optimised, but soon there: for a first look.
+    Quick,
     /// For the test suite: shares its artefacts with `cargo test`.
     Dev,
 }
 
 /// Packages over libtorch, with the names of their libraries.
-pub const TORCH_PLUGINS: &[(&str, &str)] = &[("thunderhead-pytorch", "thunderhead_pytorch")];
+pub const TORCH_PLUGINS: &[(&str, &str)] =
+    &[("thunderhead-pytorch", "thunderhead_pytorch"), ("thunderhead-sdpa", "thunderhead_sdpa")];
 
 /// `cargo xtask dist`: builds the tree and says where it is.
 pub fn command(torch: Torch) -> Result<(), Failure> {
@@ -49,14 +52,12 @@ pub fn build(torch: Torch, profile: Profile) -> Result<PathBuf, Failure> {
         Torch::Without => None,
     };
     compile(libtorch.as_ref(), profile)?;
-    let built = tool::target_folder().join(match profile {
-        Profile::Release => "release",
-        Profile::Dev => "debug",
-    });
-    let tree = tool::target_folder().join(match profile {
-        Profile::Release => "dist",
-        Profile::Dev => "dist-dev",
-    });
+    let (built, tree) = match profile {
+        Profile::Release => ("release", "dist"),
+        Profile::Quick => ("quick", "dist-quick"),
+        Profile::Dev => ("debug", "dist-dev"),
+    };
+    let (built, tree) = (tool::target_folder().join(built), tool::target_folder().join(tree));
     lay_out(&built, &tree, libtorch.as_ref())?;
     Ok(tree)
 }
@@ -64,8 +65,10 @@ pub fn build(torch: Torch, profile: Profile) -> Result<PathBuf, Failure> {
 fn compile(libtorch: Option<&Libtorch>, profile: Profile) -> Result<(), Failure> {
     let mut cargo = tool::cargo();
     cargo.args(["build", "--locked", "--package", "thunderhead"]);
-    if profile == Profile::Release {
-        cargo.arg("--release");
+    match profile {
+        Profile::Release => _ = cargo.arg("--release"),
+        Profile::Quick => _ = cargo.args(["--profile", "quick"]),
+        Profile::Dev => (),
     }
     if let Some(libtorch) = libtorch {
         for (package, _) in TORCH_PLUGINS {

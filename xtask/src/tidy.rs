@@ -27,7 +27,7 @@ const UNSAFE: &[&str] = &[
     "sdk/tests/",
     "sdk/tests/",
     "plugins/reference/src/kernels/",
-    "plugins/pytorch/src/aten/",
+    "plugins/aten/src/",
     "tests/broken/",
     "tests/third_party/",
     "tests/abi.rs",

@@ -66,6 +66,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Say what would run, without running: executors, copies, memory; or compare two such plans
     Plan(PlanArgs),
+    /// Time a model under several configs, in turns, and compare their results
+    Bench(BenchArgs),
     /// Look at plugins
     Plugins {
         #[command(subcommand)]
@@ -406,6 +408,33 @@ pub struct PlanArgs {
     pub json: bool,
     #[command(flatten)]
     pub grad: MaybeGradArgs,
+}
+
+/// `bench`
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub inputs: InputArgs,
+    /// Another config to time: a file, a preset, or an order of executors (`A,B,C`; `A,` for one alone)
+    #[arg(long, value_name = "CONFIG", help_heading = "Bench")]
+    pub vs: Vec<String>,
+    /// How long to measure, all configs together, in seconds; compiling is not counted
+    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, help_heading = "Bench")]
+    pub seconds: f64,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub grad: MaybeGradArgs,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 86_400.0 => Ok(value),
+        _ => Err("expected seconds, more than 0 and at most a day".to_owned()),
+    }
 }
 
 /// `plugins …`

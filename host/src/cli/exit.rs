@@ -38,7 +38,7 @@ impl Failure {
         let error = match self {
             Failure::Host(error) => error,
             Failure::Usage { .. } => return Exit::Usage,
-            Failure::Mismatch { .. } => return Exit::Mismatch,
+            Failure::Mismatch { .. } | Failure::ResultsDiffer { .. } => return Exit::Mismatch,
             Failure::Fill { .. } => return Exit::Inputs,
             Failure::Doctor { config: true, .. } => return Exit::Config,
             Failure::Doctor { config: false, .. } => return Exit::PluginLoad,

@@ -34,6 +34,16 @@ pub enum Failure {
     #[diagnostic(code(cli::mismatch), help("{worst}"))]
     Mismatch { what: &'static str, path: String, n_differing: usize, n_compared: usize, worst: String },
 
+    /// Configs that were timed against each other give different results.
+    #[error("the configs give different results: {differences}")]
+    #[diagnostic(
+        code(cli::results_differ),
+        help(
+            "`thunderhead run` with --output and --expect shows them; speed means nothing until they agree"
+        )
+    )]
+    ResultsDiffer { differences: String },
+
     /// Inputs of the model's sizes cannot be made.
     #[error("inputs cannot be filled from a seed: {reason}")]
     #[diagnostic(code(cli::fill), help("give inputs with --inputs"))]

@@ -26,6 +26,13 @@ impl Bits {
         z ^ (z >> 31)
     }
 
+    /// Puts a list into an order of chance.
+    pub fn shuffle<T>(&mut self, list: &mut [T]) {
+        for i in (1..list.len()).rev() {
+            list.swap(i, (self.next() % (i as u64 + 1)) as usize);
+        }
+    }
+
     /// In [-1, 1), in steps that every float dtype but the 8-bit ones can say.
     fn unit(&mut self) -> f32 {
         (self.next() >> 56) as f32 / 128.0 - 1.0

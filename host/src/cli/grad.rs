@@ -114,6 +114,26 @@ fn one(program: &Program, differentiated: &Differentiated) -> Result<FxHashMap<u
     }
 }
 
+/// 1 everywhere, as the cotangent of each output that takes one.
+pub fn ones(differentiated: &Differentiated) -> Result<FxHashMap<usize, Tensor>, Failure> {
+    let traces = &differentiated.traces;
+    let sizes = &differentiated.compiled_forward().sizes;
+    let mut all = FxHashMap::default();
+    for (at, index) in traces.cotangents.iter().enumerate() {
+        let unclear = || Failure::Usage {
+            message: format!("the cotangent of output {index} has no known size, or is complex"),
+            advice: "`thunderhead grad --cotangents FILE` takes any".to_owned(),
+        };
+        let (dtype, dims) = cotangent_type(&traces.backward, at, sizes).ok_or_else(unclear)?;
+        let one = one_of(dtype).ok_or_else(unclear)?;
+        let n = usize::try_from(dims.iter().product::<i64>()).map_err(|_| unclear())?;
+        let tensor = Tensor::from_bytes(dtype, &dims, &one.repeat(n))
+            .map_err(|error| Failure::Fill { reason: error.to_string() })?;
+        all.insert(*index, tensor);
+    }
+    Ok(all)
+}
+
 type Sizes = FxHashMap<thunderhead::ir::Symbol, i64>;
 
 fn cotangent_type(backward: &Trace, at: usize, sizes: &Sizes) -> Option<(Dtype, Vec<i64>)> {

@@ -2,6 +2,7 @@
 //! `render` how things look. Nothing here can do what a user's program could not.
 
 mod args;
+mod bench;
 mod config;
 mod doctor;
 mod exit;
@@ -64,6 +65,7 @@ fn dispatch(cli: &Cli, screen: &Screen) -> Result<(), Failure> {
         Command::Trace(args) => trace::run(args, screen),
         Command::Explain(args) => explain::run(args, screen),
         Command::Plan(args) => plan::run(args, screen),
+        Command::Bench(args) => bench::run(args, screen),
         Command::Plugins { command } => plugins::run(command, screen),
         Command::Config { command } => config::run(command, screen),
         Command::Doctor(args) => doctor::run(args, screen),

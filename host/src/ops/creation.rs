@@ -481,7 +481,7 @@ fn linspace(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
 }
 
 /// The dtype of a factory call: given, or recorded where that is not its natural one.
-fn factory_dtype(call: &AtenCall, natural: Option<Dtype>) -> Result<Arg, OpError> {
+pub(super) fn factory_dtype(call: &AtenCall, natural: Option<Dtype>) -> Result<Arg, OpError> {
     let given = call.arg("dtype")?.clone();
     Ok(match (given, call.recorded_dtype(0)) {
         (Arg::None, Some(recorded)) if natural != Some(recorded) => recorded.into(),
@@ -490,7 +490,7 @@ fn factory_dtype(call: &AtenCall, natural: Option<Dtype>) -> Result<Arg, OpError
 }
 
 /// The device, where it is given and not the CPU.
-fn given_device(call: &AtenCall) -> Arg {
+pub(super) fn given_device(call: &AtenCall) -> Arg {
     match call.arg("device") {
         Ok(Arg::Device(d)) if *d != Device::Cpu => Arg::Device(d.clone()),
         _ => Arg::None,

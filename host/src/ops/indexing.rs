@@ -280,10 +280,10 @@ const SCATTER_SAMPLES: &[Sample] = &[
 pub static SCATTER_REDUCE: Op = Op {
     name: "prims.scatter_reduce",
     doc: "`a` with each place that the index names reduced over what `src` brings there, and, with `include_self`, over \
-          what stood there. Places not named keep their value.",
+          what stood there. Places not named keep their value. Complex numbers have no extremes, bools no mean.",
     schema: "(a: Tensor, index: Tensor<i>, src: Tensor, axis: int, reduce: str{sum|prod|mean|amax|amin}, \
              include_self: bool) -> Tensor",
-    meta: Meta::Fn(scatter_meta),
+    meta: Meta::Fn(scatter_reduce_meta),
     vjp: Vjp::Rule(scatter_reduce_rule),
     traits: Traits::ACCUMULATES,
     samples: &[
@@ -704,6 +704,14 @@ fn scatter_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     same_type(&a)
 }
 
+fn scatter_reduce_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+    let (dtype, how) = (call.tensor("a")?.dtype(), call.str("reduce")?);
+    if matches!(how, "amax" | "amin") && dtype.is_complex() || how == "mean" && dtype == Dtype::Bool {
+        return Err(call.error(format!("{dtype} has no `{how}`")));
+    }
+    scatter_meta(call)
+}
+
 fn index_slices_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let (a, src) = (call.tensor("a")?, call.tensor("src")?);
     let axis = prim_axis(call, "axis", a.rank())?;
@@ -793,7 +801,7 @@ fn true_elements(
 }
 
 /// Negative indices count from the end.
-fn wrapped(b: &mut Builder<'_>, index: &Tensor, n: &Dim) -> Built {
+pub(super) fn wrapped(b: &mut Builder<'_>, index: &Tensor, n: &Dim) -> Built {
     let negative = b.lt(index, 0)?;
     let from_end = b.add(index, super::arith::size(n))?;
     b.select(&negative, &from_end, index)
@@ -883,15 +891,15 @@ fn index_slices(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>
 }
 
 /// The operands that all scatters share, with at least one dim.
-struct Scatter {
-    a: Tensor,
-    index: Tensor,
-    axis: Arg,
+pub(super) struct Scatter {
+    pub(super) a: Tensor,
+    pub(super) index: Tensor,
+    pub(super) axis: Arg,
     zero_dim: bool,
 }
 
 impl Scatter {
-    fn of(b: &mut Builder<'_>, call: &Call) -> Result<Scatter, OpError> {
+    pub(super) fn of(b: &mut Builder<'_>, call: &Call) -> Result<Scatter, OpError> {
         let (a, index) = (call.tensor("a")?, call.tensor("index")?);
         let axis = Arg::Int(call.axis("axis", a.rank())? as i64);
         let zero_dim = a.rank() == 0;
@@ -899,7 +907,7 @@ impl Scatter {
     }
 
     /// The corner of `src` that the index has places for.
-    fn cut(&self, b: &mut Builder<'_>, call: &Call, src: &Tensor) -> Built {
+    pub(super) fn cut(&self, b: &mut Builder<'_>, call: &Call, src: &Tensor) -> Built {
         let src = at_least_1d(b, src)?;
         if src.rank() != self.index.rank() {
             let (index, src) = (meta::show(self.index.dims()), meta::show(src.dims()));
@@ -916,7 +924,7 @@ impl Scatter {
         Ok(cut)
     }
 
-    fn finish(&self, b: &mut Builder<'_>, out: &Tensor) -> Built {
+    pub(super) fn finish(&self, b: &mut Builder<'_>, out: &Tensor) -> Built {
         b.squeeze(out, if self.zero_dim { &[0] } else { &[] })
     }
 }

@@ -126,7 +126,7 @@ pub static TORCH_MSE_LOSS: Op = Op {
     ..Op::BASE
 };
 
-const PAIR: &[Sample] = &[
+pub(super) const PAIR: &[Sample] = &[
     Sample("T[2, 3], T[2, 3]"),
     Sample("T[2, 3], T[3], reduction=\"none\""),
     Sample("T[2, 3], T[2, 3], reduction=\"sum\""),
@@ -324,14 +324,14 @@ pub static TORCH_KL_DIV: Op = Op {
 };
 
 /// Input and target promoted and in the accumulation dtype.
-struct Pair {
-    a: Tensor,
-    target: Tensor,
-    out: Dtype,
+pub(super) struct Pair {
+    pub(super) a: Tensor,
+    pub(super) target: Tensor,
+    pub(super) out: Dtype,
 }
 
 impl Pair {
-    fn of(b: &mut Builder<'_>, call: &Call) -> Result<Pair, OpError> {
+    pub(super) fn of(b: &mut Builder<'_>, call: &Call) -> Result<Pair, OpError> {
         let (a, target) = (call.tensor("a")?, call.tensor("target")?);
         let out = meta::promoted(&[(&a).into(), (&target).into()]);
         if !out.is_inexact() {
@@ -378,7 +378,12 @@ fn pair_gradients(
 }
 
 /// Losses of elements reduced as the call says, in the final dtype.
-fn finish(b: &mut Builder<'_>, call: &Call, losses: &Tensor, out: Dtype) -> Result<Vec<Arg>, OpError> {
+pub(super) fn finish(
+    b: &mut Builder<'_>,
+    call: &Call,
+    losses: &Tensor,
+    out: Dtype,
+) -> Result<Vec<Arg>, OpError> {
     let all = all_axes(losses.rank());
     let r = match call.str("reduction")? {
         "none" => losses.clone(),
@@ -417,7 +422,7 @@ fn unweighted(b: &mut Builder<'_>, p: &Pair, yes: &Tensor, no: &Tensor) -> Built
 }
 
 /// `log(1 + exp(-x))`, exact at both ends: `max(-x, 0) + log1p(exp(-|x|))`.
-fn softplus_of_negative(b: &mut Builder<'_>, x: &Tensor) -> Built {
+pub(super) fn softplus_of_negative(b: &mut Builder<'_>, x: &Tensor) -> Built {
     let negative = b.neg(x)?;
     let linear = b.maximum(&negative, 0.0)?;
     let magnitude = b.abs(x)?;

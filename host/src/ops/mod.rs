@@ -18,6 +18,9 @@ pub mod vjp;
 pub mod arith;
 pub mod import;
 
+pub mod activation;
+pub mod analysis;
+pub mod arrange;
 pub mod attention;
 pub mod control;
 pub mod conv;
@@ -27,18 +30,26 @@ mod grid_sample;
 pub mod indexing;
 pub mod linalg;
 pub mod loss;
+pub mod margin;
 pub mod memory;
 pub mod norm;
 pub mod number;
 pub mod objective;
 pub mod optim;
+pub mod patterns;
 pub mod pointwise;
 pub mod pool;
+pub mod products;
 pub mod random;
 pub mod recurrent;
 pub mod reduction;
 pub mod resample;
+pub mod rounding;
+pub mod scan;
+pub mod selection;
 pub mod shape;
+pub mod statistics;
+pub mod strided;
 
 #[cfg(test)]
 mod tests;

@@ -117,39 +117,40 @@ pub static OPS: &[&Op] = &[
     &TORCH_WHERE,
 ];
 
-const CHEAP_POINTWISE: Traits = Traits::POINTWISE.and(Traits::CHEAP);
-const COMMUTES: Traits = CHEAP_POINTWISE.and(Traits::COMMUTATIVE);
+pub(super) const CHEAP_POINTWISE: Traits = Traits::POINTWISE.and(Traits::CHEAP);
+pub(super) const COMMUTES: Traits = CHEAP_POINTWISE.and(Traits::COMMUTATIVE);
 
 /// What pointwise prims share: one type in, the same out.
-const PRIM: Op = Op { meta: Meta::Fn(meta::same_as_inputs), traits: CHEAP_POINTWISE, ..Op::BASE };
+pub(super) const PRIM: Op = Op { meta: Meta::Fn(meta::same_as_inputs), traits: CHEAP_POINTWISE, ..Op::BASE };
 /// Prims that ask something of each element.
-const PREDICATE: Op = Op { meta: Meta::Fn(meta::bool_of_inputs), ..PRIM };
+pub(super) const PREDICATE: Op = Op { meta: Meta::Fn(meta::bool_of_inputs), ..PRIM };
 
 /// Composites of one tensor that keep its dtype.
-const SAME: Op = Op { meta: Meta::Fn(same_as_a), traits: CHEAP_POINTWISE, ..Op::BASE };
+pub(super) const SAME: Op = Op { meta: Meta::Fn(same_as_a), traits: CHEAP_POINTWISE, ..Op::BASE };
 /// Composites of one tensor, computed as the default float where that is not inexact.
-const INEXACT: Op = Op { meta: Meta::Fn(inexact_of_a), ..SAME };
+pub(super) const INEXACT: Op = Op { meta: Meta::Fn(inexact_of_a), ..SAME };
 /// Composites of one tensor with a bool result.
-const ASKS: Op = Op { meta: Meta::Fn(bool_of_a), ..SAME };
+pub(super) const ASKS: Op = Op { meta: Meta::Fn(bool_of_a), ..SAME };
 /// Composites of `a` and `b`, broadcast and promoted.
-const BINARY: Op = Op { meta: Meta::Fn(promoted_of_a_b), ..SAME };
+pub(super) const BINARY: Op = Op { meta: Meta::Fn(promoted_of_a_b), ..SAME };
 /// Those that bools have no part in.
 const BINARY_NUMERIC: Op = Op { meta: Meta::Fn(numeric_of_a_b), ..SAME };
 /// Those of real numbers only.
-const BINARY_REAL: Op = Op { meta: Meta::Fn(real_of_a_b), ..SAME };
+pub(super) const BINARY_REAL: Op = Op { meta: Meta::Fn(real_of_a_b), ..SAME };
 /// Those of integers and bools.
-const BINARY_BITS: Op = Op { meta: Meta::Fn(bits_of_a_b), ..SAME };
+pub(super) const BINARY_BITS: Op = Op { meta: Meta::Fn(bits_of_a_b), ..SAME };
 /// Composites of `a` and `b` that compare for equality, or ask whether they are zero.
-const COMPARES: Op = Op { meta: Meta::Fn(bool_of_a_b), ..SAME };
+pub(super) const COMPARES: Op = Op { meta: Meta::Fn(bool_of_a_b), ..SAME };
 /// Composites that compare by order.
 const ORDERS: Op = Op { meta: Meta::Fn(order_of_a_b), ..SAME };
 /// Composites whose types come through the decomposition.
-const OTHER: Op = Op { traits: CHEAP_POINTWISE, ..Op::BASE };
+pub(super) const OTHER: Op = Op { traits: CHEAP_POINTWISE, ..Op::BASE };
 
-const UNARY: &[Sample] = &[Sample("T[2, 3]"), Sample("T[]"), Sample("T[0, 4]"), Sample("T[5]{nonfinite}")];
-const UNARY_POS: &[Sample] =
+pub(super) const UNARY: &[Sample] =
+    &[Sample("T[2, 3]"), Sample("T[]"), Sample("T[0, 4]"), Sample("T[5]{nonfinite}")];
+pub(super) const UNARY_POS: &[Sample] =
     &[Sample("T[2, 3]{pos}"), Sample("T[]{pos}"), Sample("T[0, 4]"), Sample("T[5]{nonfinite}")];
-const BINARY_PRIM: &[Sample] = &[
+pub(super) const BINARY_PRIM: &[Sample] = &[
     Sample("T[2, 3], T[2, 3]"),
     Sample("T[4], 2"),
     Sample("T[], T[]"),
@@ -162,7 +163,7 @@ const DIVIDE_PRIM: &[Sample] = &[
     Sample("T[], T[]{nonzero}"),
     Sample("T[0, 2], T[0, 2]"),
 ];
-const BINARY_SAMPLES: &[Sample] = &[
+pub(super) const BINARY_SAMPLES: &[Sample] = &[
     Sample("T[2, 3], T[3]"),
     Sample("T[2, 1], i64[3]{0..5}"),
     Sample("T[4], 2.5"),
@@ -172,7 +173,7 @@ const BINARY_SAMPLES: &[Sample] = &[
     Sample("T[0, 3], T[3]"),
     Sample("T[5]{nonfinite}, T[5]{nonfinite}"),
 ];
-const DIVIDE_SAMPLES: &[Sample] = &[
+pub(super) const DIVIDE_SAMPLES: &[Sample] = &[
     Sample("T[2, 3], T[3]{nonzero}"),
     Sample("T[2, 1], i64[3]{1..5}"),
     Sample("T[4], 2.5"),
@@ -189,7 +190,7 @@ const BIT_SAMPLES: &[Sample] = &[
     Sample("5, i64[2]{0..9}"),
     Sample("i8[0, 3], i8[3]"),
 ];
-const SHIFT_SAMPLES: &[Sample] = &[
+pub(super) const SHIFT_SAMPLES: &[Sample] = &[
     Sample("i32[2, 3]{0..9}, i32[3]{0..9}"),
     Sample("i64[4]{-9..9}, 2"),
     Sample("u8[4]{0..255}, u8[4]{0..9}"),
@@ -2006,11 +2007,11 @@ pub static TORCH_WHERE: Op = Op {
     ..OTHER
 };
 
-fn same_as_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn same_as_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     Ok(vec![Some(Type::Tensor(call.tensor("a")?.ty))])
 }
 
-fn inexact_of_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn inexact_of_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let a = call.tensor("a")?;
     if a.dtype().is_inexact() {
         return Ok(vec![Some(Type::Tensor(a.ty))]);
@@ -2018,12 +2019,12 @@ fn inexact_of_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     meta::one(a.dims().to_vec(), inexact(a.dtype()), &a.ty)
 }
 
-fn bool_of_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn bool_of_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let a = call.tensor("a")?;
     meta::one(a.dims().to_vec(), Dtype::Bool, &a.ty)
 }
 
-fn part_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn part_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let a = call.tensor("a")?;
     meta::one(a.dims().to_vec(), a.dtype().real(), &a.ty)
 }
@@ -2034,11 +2035,11 @@ fn part_view(strides: &[Dim], offset: &Dim, part: i64) -> Option<(Vec<Dim>, Dim)
     Some((strides.iter().map(|s| s.mul(&two)).collect(), offset.mul(&two).add(&Dim::Known(part))))
 }
 
-fn operands_a_b(call: &Call) -> Result<[Operand; 2], OpError> {
+pub(super) fn operands_a_b(call: &Call) -> Result<[Operand; 2], OpError> {
     Ok([call.operand("a")?, call.operand("b")?])
 }
 
-fn promoted_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn promoted_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let operands = operands_a_b(call)?;
     meta::broadcast_of(call, &operands, promoted(&operands))
 }
@@ -2053,7 +2054,7 @@ fn numeric_of(call: &Call, operands: &[Operand]) -> Result<Vec<Option<Type>>, Op
     meta::broadcast_of(call, operands, dtype)
 }
 
-fn real_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn real_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     real_of(call, &operands_a_b(call)?)
 }
 
@@ -2063,7 +2064,7 @@ fn real_of(call: &Call, operands: &[Operand]) -> Result<Vec<Option<Type>>, OpErr
     meta::broadcast_of(call, operands, dtype)
 }
 
-fn bits_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn bits_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let operands = operands_a_b(call)?;
     let dtype = promoted(&operands);
     bits(call, dtype)?;
@@ -2079,7 +2080,7 @@ fn order_of_a_b(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     bool_of_a_b(call)
 }
 
-fn extremum_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn extremum_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     ordered(call, promoted(&operands_a_b(call)?))?;
     promoted_of_a_b(call)
 }
@@ -2090,7 +2091,7 @@ fn numeric_a(call: &Call) -> Result<Tensor, OpError> {
     Ok(a)
 }
 
-fn real_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+pub(super) fn real_a(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     let a = call.tensor("a")?;
     real(call, a.dtype())?;
     Ok(vec![Some(Type::Tensor(a.ty))])
@@ -2101,18 +2102,18 @@ fn complex_a(call: &Call) -> Result<(), OpError> {
     if dtype.is_complex() { Ok(()) } else { Err(call.error(format!("takes complex tensors, found {dtype}"))) }
 }
 
-fn numeric(call: &Call, dtype: Dtype) -> Result<(), OpError> {
+pub(super) fn numeric(call: &Call, dtype: Dtype) -> Result<(), OpError> {
     if dtype != Dtype::Bool { Ok(()) } else { Err(call.error("takes numbers, found bool")) }
 }
 
-fn real(call: &Call, dtype: Dtype) -> Result<(), OpError> {
+pub(super) fn real(call: &Call, dtype: Dtype) -> Result<(), OpError> {
     if dtype.is_integer() || dtype.is_float() {
         return Ok(());
     }
     Err(call.error(format!("takes integers and floats, found {dtype}")))
 }
 
-fn ordered(call: &Call, dtype: Dtype) -> Result<(), OpError> {
+pub(super) fn ordered(call: &Call, dtype: Dtype) -> Result<(), OpError> {
     if dtype.is_complex() { Err(call.error(format!("{dtype} has no order"))) } else { Ok(()) }
 }
 
@@ -2156,19 +2157,19 @@ fn where_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
 }
 
 /// A prim on `a` as it is.
-fn unary(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn unary(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
     Ok(vec![b.tensor(prim, vec![call.raw("a")?])?.arg()])
 }
 
 /// A prim on `a` in its inexact dtype.
-fn unary_inexact(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn unary_inexact(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
     let a = call.tensor("a")?;
     let a = to_dtype(b, &a, inexact(a.dtype()))?;
     Ok(vec![emit::unary(b, prim, &a)?.arg()])
 }
 
 /// What `f` makes of `a`, halves in f32.
-fn in_acc_of_a(
+pub(super) fn in_acc_of_a(
     b: &mut Builder<'_>,
     call: &Call,
     f: impl FnOnce(&mut Builder<'_>, &Tensor) -> Result<Tensor, OpError>,
@@ -2178,7 +2179,7 @@ fn in_acc_of_a(
 }
 
 /// A prim on `a` and `b`, broadcast and promoted.
-fn binary(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn binary(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
     let operands = operands_a_b(call)?;
     let dtype = promoted(&operands);
     Ok(vec![elementwise(b, call, prim, &operands, dtype)?.arg()])
@@ -2194,7 +2195,12 @@ fn order(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpErr
     Ok(vec![elementwise(b, call, prim, &operands, dtype)?.arg()])
 }
 
-fn extremum(b: &mut Builder<'_>, call: &Call, prim: &str, of_bools: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn extremum(
+    b: &mut Builder<'_>,
+    call: &Call,
+    prim: &str,
+    of_bools: &str,
+) -> Result<Vec<Arg>, OpError> {
     let bools = promoted(&operands_a_b(call)?) == Dtype::Bool;
     binary(b, call, if bools { of_bools } else { prim })
 }
@@ -2210,7 +2216,7 @@ fn is_one(n: &Num) -> bool {
 }
 
 /// `x * n`; nothing where `n` is one.
-fn times(b: &mut Builder<'_>, x: &Tensor, n: &Num) -> Result<Tensor, OpError> {
+pub(super) fn times(b: &mut Builder<'_>, x: &Tensor, n: &Num) -> Result<Tensor, OpError> {
     if is_one(n) { Ok(x.clone()) } else { emit::binary(b, "prims.mul", x, n.clone()) }
 }
 
@@ -2241,7 +2247,7 @@ fn scaled_binary(
 }
 
 /// `1 / (1 + exp(-x))`.
-fn sigmoid(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
+pub(super) fn sigmoid(b: &mut Builder<'_>, x: &Tensor) -> Result<Tensor, OpError> {
     let minus = emit::unary(b, "prims.neg", x)?;
     let e = emit::unary(b, "prims.exp", &minus)?;
     let sum = emit::binary(b, "prims.add", &e, 1.0)?;
@@ -2404,7 +2410,7 @@ fn signs_differ(b: &mut Builder<'_>, rest: &Tensor, divisor: &Operand) -> Result
 }
 
 /// A prim of bools on whether `a` and `b` are not zero.
-fn logical(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn logical(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpError> {
     let mut bools = Vec::with_capacity(2);
     for o in operands_a_b(call)? {
         bools.push(match o {
@@ -2423,7 +2429,7 @@ fn logical(b: &mut Builder<'_>, call: &Call, prim: &str) -> Result<Vec<Arg>, OpE
 }
 
 /// Is it not zero?
-fn truth(b: &mut Builder<'_>, t: &Tensor) -> Result<Tensor, OpError> {
+pub(super) fn truth(b: &mut Builder<'_>, t: &Tensor) -> Result<Tensor, OpError> {
     if t.dtype() == Dtype::Bool { Ok(t.clone()) } else { emit::binary(b, "prims.ne", t, 0) }
 }
 
@@ -2583,7 +2589,7 @@ fn where_(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
 }
 
 /// The rule of an op of one tensor `a` with result `y`: its gradient from `a`, `y` and the cotangent.
-fn unary_rule(
+pub(super) fn unary_rule(
     b: &mut Builder<'_>,
     d: &Grad<'_>,
     rule: impl Fn(&mut Builder<'_>, &Tensor, &Tensor, &Tensor) -> Result<Tensor, OpError>,
@@ -2704,10 +2710,11 @@ fn limits_rule(
 }
 
 /// Gradients of one operand from both, the result and the cotangent.
-type OperandRule = fn(&mut Builder<'_>, &Tensor, &Operand, &Tensor, &Tensor) -> Result<Tensor, OpError>;
+pub(super) type OperandRule =
+    fn(&mut Builder<'_>, &Tensor, &Operand, &Tensor, &Tensor) -> Result<Tensor, OpError>;
 
 /// The rule of an op of a tensor `a` and a tensor or number `b`. Gradients that nobody wants are not emitted.
-fn binary_rule(
+pub(super) fn binary_rule(
     b: &mut Builder<'_>,
     d: &Grad<'_>,
     of_a: OperandRule,
@@ -2722,12 +2729,12 @@ fn binary_rule(
 }
 
 /// `g * conj(slope)`: PyTorch's convention for complex numbers; real ones are their own conjugates.
-fn chain(b: &mut Builder<'_>, g: &Tensor, slope: &Tensor) -> Result<Tensor, OpError> {
+pub(super) fn chain(b: &mut Builder<'_>, g: &Tensor, slope: &Tensor) -> Result<Tensor, OpError> {
     let slope = if slope.dtype().is_complex() { b.unary("prims.conj", slope)? } else { slope.clone() };
     b.mul(g, &slope)
 }
 
-fn chain_operand(b: &mut Builder<'_>, g: &Tensor, slope: &Operand) -> Result<Tensor, OpError> {
+pub(super) fn chain_operand(b: &mut Builder<'_>, g: &Tensor, slope: &Operand) -> Result<Tensor, OpError> {
     let slope = conjugated(b, slope)?;
     b.mul(g, slope)
 }

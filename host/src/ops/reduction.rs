@@ -986,7 +986,7 @@ fn opt_axis(call: &Call, rank: usize) -> Result<Vec<usize>, OpError> {
 }
 
 /// A reduced value with dims of 1 put back where `keepdim` is asked for.
-fn finish(b: &mut Builder<'_>, call: &Call, r: &Tensor, dims: &[Dim], axes: &[usize]) -> Built {
+pub(super) fn finish(b: &mut Builder<'_>, call: &Call, r: &Tensor, dims: &[Dim], axes: &[usize]) -> Built {
     if call.bool("keepdim")? { b.keepdim(r, dims, axes) } else { Ok(r.clone()) }
 }
 
@@ -1108,7 +1108,7 @@ fn variance(b: &mut Builder<'_>, call: &Call, a: &Tensor) -> Built {
 }
 
 /// `var.default`, `var.dim`: `unbiased` is a correction of 1.
-fn unbiased(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn unbiased(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
     let correction = Arg::Int(i64::from(import::flag(c, "unbiased")?));
     let (axes, keepdim) = match c.arg("dim") {
         Ok(dim) => (dim.clone(), import::arg(c, "keepdim")?),
@@ -1117,7 +1117,7 @@ fn unbiased(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpE
     b.call(op, vec![import::arg(c, "self")?, axes, correction, keepdim])
 }
 
-fn corrected(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
+pub(super) fn corrected(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
     let mut args = import::args(c, &["self", "dim", "correction", "keepdim"])?;
     if args[2].is_none() {
         args[2] = Arg::Int(1);

@@ -92,23 +92,26 @@ impl<'a> Ints<'a> {
 
 /// Lists of integers.
 #[derive(Clone, Copy)]
-pub struct Lists<'a>(Items<'a, Array<i64>>);
+pub struct Lists<'a>(Option<Items<'a, Array<i64>>>);
 
 impl<'a> Lists<'a> {
     /// How many lists.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.map_or(0, |lists| lists.len())
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The lists.
     pub fn iter(&self) -> impl Iterator<Item = &'a [i64]> + use<'a> {
         // SAFETY: `Op::read` has checked each list; it lives as long as the op.
-        self.0.iter().filter_map(|list| unsafe { list.items() }?.as_slice())
+        self.0
+            .into_iter()
+            .flat_map(|lists| lists.iter())
+            .filter_map(|list| unsafe { list.items() }?.as_slice())
     }
 }
 
@@ -479,6 +482,8 @@ impl<'a> Op<'a> {
     pub fn lists(&self, name: &str) -> Result<Lists<'a>, Error> {
         self.must(name, "lists of ints", |arg| match arg {
             ArgRef::Lists(lists) => Some(lists),
+            // An empty list does not say of what.
+            ArgRef::Ints(ints) if ints.values.is_empty() => Some(Lists(None)),
             _ => None,
         })
     }
@@ -708,7 +713,7 @@ unsafe fn read_arg<'a>(arg: &'a raw::Arg) -> Option<ArgRef<'a>> {
             values.iter().all(|value| *value <= 1).then_some(ArgRef::Bools(values))?
         }
         // SAFETY: as above.
-        arg_kind::LISTS => ArgRef::Lists(Lists(unsafe { list(arg) }?)),
+        arg_kind::LISTS => ArgRef::Lists(Lists(Some(unsafe { list(arg) }?))),
         arg_kind::NUMBER => ArgRef::Slot(usize::try_from(arg.value).ok()?),
         // SAFETY: as above.
         arg_kind::STRS => ArgRef::Strs(Strs(unsafe { list(arg) }?)),

@@ -42,5 +42,5 @@ impl Table {
 
 /// Columns of the terminal on stdout.
 pub fn terminal_width() -> Option<u16> {
-    comfy_table::Table::new().width()
+    terminal_size::terminal_size().map(|(width, _)| width.0)
 }

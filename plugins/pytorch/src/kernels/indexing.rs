@@ -6,8 +6,8 @@
 
 use thunderhead_sdk::{Dtype, Refusal};
 
-use crate::aten::Arg;
-use crate::recipe::{Recipe, Row, call, form, updates_with, with};
+use thunderhead_aten::Arg;
+use thunderhead_aten::recipe::{Recipe, Row, call, form, updates_with, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[

@@ -4,8 +4,8 @@
 
 use thunderhead_sdk::{ArgRef, Dtype, Refusal, TensorDesc};
 
-use crate::aten::{Arg, Reg};
-use crate::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::{Arg, Reg};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
@@ -191,6 +191,7 @@ fn cross(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
 
 fn dot(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     match (recipe.desc("a")?.rank(), recipe.desc("b")?.rank()) {
+        (1, 1) if recipe.op.opt_bool("conj")?.unwrap_or(false) => recipe.call("vdot", "a b"),
         (1, 1) => recipe.call("dot", "a b"),
         (a, b) => Err(form(format!("operands have {a} and {b} dims; 1 and 1 are taken"))),
     }

@@ -2,7 +2,7 @@
 
 use thunderhead_sdk::Refusal;
 
-use crate::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::recipe::{Recipe, Row, call, form, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[

@@ -18,7 +18,7 @@ mod shape;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use crate::recipe::Row;
+use thunderhead_aten::recipe::Row;
 
 /// Every row, the families in order.
 pub fn rows() -> impl Iterator<Item = &'static Row> {

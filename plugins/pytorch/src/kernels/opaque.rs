@@ -6,8 +6,8 @@
 
 use thunderhead_sdk::{Dtype, Refusal};
 
-use crate::aten::{Arg, Reg, derivative_missing, describe};
-use crate::recipe::{How, InPlace, Recipe, Row, args_of, form};
+use thunderhead_aten::recipe::{How, InPlace, Recipe, Row, args_of, form};
+use thunderhead_aten::{Arg, Reg, derivative_missing, describe};
 
 /// The row of every opaque op.
 pub static ROW: Row = Row { op: "aten.*", how: How::With(build), in_place: InPlace::No };
@@ -117,7 +117,7 @@ fn returns(
     let returned = schema.rsplit_once("->").map_or("", |(_, returned)| returned.trim());
     if returned.ends_with("[]") {
         let list = recipe.run_with(aten, args);
-        for (output, reg) in recipe.unpack(crate::aten::When::Run, list, n).into_iter().enumerate() {
+        for (output, reg) in recipe.unpack(thunderhead_aten::When::Run, list, n).into_iter().enumerate() {
             recipe.store(reg, output);
         }
         return Ok(());

@@ -2,8 +2,8 @@
 
 use thunderhead_sdk::{ArgRef, Dtype, Refusal};
 
-use crate::aten::Arg;
-use crate::recipe::{Recipe, Row, call, copy, form, pointwise, pointwise_with, with};
+use thunderhead_aten::Arg;
+use thunderhead_aten::recipe::{Recipe, Row, call, copy, form, pointwise, pointwise_with, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[
@@ -42,7 +42,7 @@ pub static ROWS: &[Row] = &[
     pointwise("prims.reciprocal", "reciprocal", "a"),
     pointwise("prims.round", "round", "a"),
     pointwise("prims.rsqrt", "rsqrt", "a"),
-    pointwise("prims.sign", "sign", "a"),
+    with("prims.sign", prims_sign),
     pointwise("prims.signbit", "signbit", "a"),
     pointwise("prims.sin", "sin", "a"),
     pointwise("prims.sinh", "sinh", "a"),
@@ -238,6 +238,16 @@ fn prims_div(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     } else {
         recipe.call("div.Tensor", "a b")
     }
+}
+
+/// NaN keeps what it is; of ATen's sign it is 0.
+fn prims_sign(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    if !recipe.desc("a")?.dtype().is_float() {
+        return recipe.call("sign", "a");
+    }
+    let (sign, nan) = (recipe.run("sign", "a")?, recipe.run("isnan", "a")?);
+    let a = recipe.arg("a")?;
+    recipe.call_to_outputs("where.self", vec![Arg::Reg(nan), a, Arg::Reg(sign)])
 }
 
 fn div(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {

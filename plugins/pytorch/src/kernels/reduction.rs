@@ -2,8 +2,8 @@
 
 use thunderhead_sdk::{Refusal, TensorDesc};
 
-use crate::aten::Arg;
-use crate::recipe::{Recipe, Row, call, form, with};
+use thunderhead_aten::Arg;
+use thunderhead_aten::recipe::{Recipe, Row, call, form, with};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[

@@ -3,8 +3,8 @@
 
 use thunderhead_sdk::{ArgRef, Dtype, Refusal};
 
-use crate::aten::{Arg, Reg};
-use crate::recipe::{Recipe, Row, call, copy, form, reshape, updates_with, view, views, with};
+use thunderhead_aten::recipe::{Recipe, Row, call, copy, form, reshape, updates_with, view, views, with};
+use thunderhead_aten::{Arg, Reg};
 
 /// What this family runs.
 pub static ROWS: &[Row] = &[

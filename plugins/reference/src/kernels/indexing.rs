@@ -7,9 +7,9 @@
 use super::pool::Alone;
 use super::run::{Args, Made, Run};
 use super::strided::{Dst, GRAIN, Src, Window, copy, fill, for_each_index, numel};
-use super::value::{Arith, Product, Real, Value, Widen};
+use super::value::{Arith, C128, Product, Real, Value, Widen};
 use super::{Entry, class};
-use thunderhead_sdk::{Error, Op};
+use thunderhead_sdk::{Dtype, Error, Op};
 
 pub const KERNELS: &[Entry] = &[
     Entry { name: "prims.embedding", dtypes: class::NUMERIC, make: embedding },
@@ -22,7 +22,7 @@ pub const KERNELS: &[Entry] = &[
     Entry { name: "prims.nonzero", dtypes: class::ANY, make: nonzero },
     Entry { name: "prims.scatter", dtypes: class::EVERY, make: scatter },
     Entry { name: "prims.scatter_add", dtypes: class::ANY, make: scatter_add },
-    Entry { name: "prims.scatter_reduce", dtypes: class::REAL, make: scatter_reduce },
+    Entry { name: "prims.scatter_reduce", dtypes: class::ANY, make: scatter_reduce },
     Entry { name: "prims.take", dtypes: class::EVERY, make: take },
     Entry { name: "prims.take_along_axis", dtypes: class::EVERY, make: take_along_axis },
 ];
@@ -548,37 +548,78 @@ impl Reduce {
         })
     }
 
-    fn step<W: Arith + Real>(self, old: W, new: W) -> W {
+    /// The word and the dtype fit: complex numbers have no order, bools no mean.
+    fn takes(self, dtype: Dtype) -> bool {
+        match self {
+            Reduce::Sum | Reduce::Product => true,
+            Reduce::Mean => dtype != Dtype::Bool,
+            Reduce::Greatest | Reduce::Least => !dtype.is_complex(),
+        }
+    }
+
+    fn step<W: Reduced>(self, old: W, new: W) -> W {
         match self {
             Reduce::Sum | Reduce::Mean => old.add(new),
             Reduce::Product => old.mul(new),
-            Reduce::Greatest => Real::larger(old, new),
-            Reduce::Least => Real::smaller(old, new),
+            Reduce::Greatest => old.greatest(new),
+            Reduce::Least => old.least(new),
         }
     }
 }
 
-/// The mean of `count` values; of integers rounded down.
-trait Mean {
+/// The widest types of the categories, as values that are reduced.
+trait Reduced: Arith {
+    fn greatest(self, other: Self) -> Self;
+    fn least(self, other: Self) -> Self;
+    /// The mean of `count` values; of integers rounded down.
     fn mean(self, count: u32) -> Self;
 }
 
-impl Mean for f64 {
+impl Reduced for f64 {
+    fn greatest(self, other: f64) -> f64 {
+        Real::larger(self, other)
+    }
+    fn least(self, other: f64) -> f64 {
+        Real::smaller(self, other)
+    }
     fn mean(self, count: u32) -> f64 {
         self / f64::from(count)
     }
 }
 
-impl Mean for i64 {
+impl Reduced for i64 {
+    fn greatest(self, other: i64) -> i64 {
+        self.max(other)
+    }
+    fn least(self, other: i64) -> i64 {
+        self.min(other)
+    }
     fn mean(self, count: u32) -> i64 {
         self.div_euclid(i64::from(count.max(1)))
+    }
+}
+
+/// Without an order: no kernel is made that would ask for one ([`Reduce::takes`]).
+impl Reduced for C128 {
+    fn greatest(self, _: C128) -> C128 {
+        self
+    }
+    fn least(self, _: C128) -> C128 {
+        self
+    }
+    fn mean(self, count: u32) -> C128 {
+        self / f64::from(count)
     }
 }
 
 fn scatter_reduce(op: &Op<'_>) -> Result<Made, Error> {
     let (a, index, src) = (op.must("a")?, op.must("index")?, op.must("src")?);
     let (axis, reduce, include_self) = (scatter_axis(op)?, Reduce::of(op)?, op.bool("include_self")?);
-    with_real!(op.output(0).dtype(), T => Ok(Made::new(move |run| {
+    let dtype = op.output(0).dtype();
+    if !reduce.takes(dtype) {
+        return Err(Error::unsupported(format!("{dtype} has no `{}`", op.str("reduce")?)));
+    }
+    with_any!(dtype, T => Ok(Made::new(move |run| {
         let (a, index, src) = (run.src::<T>(a)?, indices(run, index)?, run.src::<T>(src)?);
         let out = run.dst::<T>(0)?;
         let own = a.to_vec();

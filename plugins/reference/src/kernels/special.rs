@@ -11,11 +11,11 @@ pub fn lgamma(v: f64) -> f64 {
 }
 
 /// The modified Bessel function of order 0: its power series, whose terms are all positive, and for large arguments
-/// the asymptotic one (DLMF 10.25.2, 10.40.1).
+/// the asymptotic one (DLMF 10.25.2, 10.40.1). NaN at the infinities, as ATen has it.
 pub fn bessel_i0(v: f64) -> f64 {
     let x = v.abs();
-    if x.is_nan() || x.is_infinite() {
-        return x;
+    if !x.is_finite() {
+        return f64::NAN;
     }
     let (mut term, mut sum, mut k) = (1.0, 1.0, 1.0);
     if x <= 30.0 {
@@ -69,7 +69,11 @@ pub fn zeta(s: f64, q: f64) -> f64 {
     if s < 1.0 || s.is_nan() || q.is_nan() {
         return f64::NAN;
     }
-    if q <= 0.0 && q.fract() == 0.0 {
+    if q == f64::INFINITY {
+        return 0.0;
+    }
+    // Minus infinity is its own floor, too.
+    if q <= 0.0 && q == q.floor() {
         return f64::INFINITY;
     }
     // A negative base with a power that is no whole number has no real value.

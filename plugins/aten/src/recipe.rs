@@ -14,11 +14,11 @@
 //!
 //! Where the dispatcher has a variant that writes to given outputs, that one is called; else the results are copied.
 //!
-//! Deliberately not here: ops by name (`kernels`), pointers (`aten`).
+//! Deliberately not here: ops by name (`kernels`), pointers (`bound`).
 
 use thunderhead_sdk::{ArgRef, Dtype, Error, Number, Op, Refusal, TensorDesc};
 
-use crate::aten::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
+use crate::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
 use std::sync::Arc;
 
 /// How one op is run.
@@ -505,6 +505,18 @@ impl<'a> Recipe<'a> {
             }
         }
     }
+}
+
+/// Whether the op drops elements at random: it is given a seed, and nothing says that it is not in training or that
+/// nothing is dropped. ATen's generators take no offset, so it is refused.
+pub fn drops(op: &Op<'_>) -> bool {
+    let given = |name: &str| op.arg(name).is_some_and(|arg| arg != ArgRef::None);
+    let off = |name: &str| op.arg(name) == Some(ArgRef::Bool(false));
+    let none =
+        |name: &str| matches!(op.arg(name), Some(ArgRef::Int(0))) || op.arg(name) == Some(ArgRef::Float(0.0));
+    let in_training = !["train", "training"].iter().any(|name| off(name));
+    let drops = !["p", "dropout", "dropout_p"].iter().any(|name| none(name));
+    given("seed") && in_training && drops
 }
 
 /// A refusal of a form that the op has and this plugin does not take.
