@@ -135,7 +135,7 @@ fn an_empty_batch_is_a_batch() {
     let (session, _) = self::session("batch");
     let outputs = session.run(&[floats(&[], &[0, 3])]).expect("it runs");
     let dims: Vec<&[i64]> = outputs.iter().filter_map(|o| o.tensor().map(Tensor::dims)).collect();
-    assert_eq!(dims, [&[0, 4][..], &[4], &[0, 4]]);
+    assert_eq!(dims, [&[0, 4][..], &[4], &[0, 5]]);
     // The mean of nothing.
     let mean = outputs[1].tensor().expect("a tensor").to_vec::<f32>().expect("f32");
     assert!(mean.iter().all(|x| x.is_nan()), "{mean:?}");

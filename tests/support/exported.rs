@@ -65,9 +65,8 @@ pub fn fixture(file: &Path) -> Tensors {
 /// The tensors of one call and kind (`inputs`, `outputs`, `cotangents`, `grads`, …) by name.
 pub fn tensors(fixture: &Tensors, call: usize, kind: &str) -> Tensors {
     let prefix = format!("{call}.{kind}.");
-    let of_kind = |(name, tensor): (&String, &Tensor)| {
-        Some((name.strip_prefix(&prefix)?.to_owned(), tensor.clone()))
-    };
+    let of_kind =
+        |(name, tensor): (&String, &Tensor)| Some((name.strip_prefix(&prefix)?.to_owned(), tensor.clone()));
     fixture.iter().filter_map(of_kind).collect()
 }
 

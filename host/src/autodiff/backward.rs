@@ -131,7 +131,7 @@ fn node(
 }
 
 /// The gradient of an opaque op: `vjp.` before its name, the cotangents, then the op's own arguments; a result for each of
-/// its floating tensor arguments. Who runs it knows the rule.
+/// its floating tensor arguments, absent (and said so by `wanted`) where nobody wants it. Who runs it knows the rule.
 fn opaque(
     tape: &mut Tape,
     bsym: &Bsym,
@@ -151,19 +151,29 @@ fn opaque(
             inputs.push(v);
         }
     });
-    let gradients: Vec<ValueId> = inputs
+    let wanted: Vec<bool> = inputs.iter().map(|v| tape.active.contains(v)).collect();
+    let gradients: Vec<Option<ValueId>> = inputs
         .iter()
-        .map(|v| {
+        .zip(&wanted)
+        .map(|(v, wanted)| {
             let ty = tape.trace.ty(*v).clone();
-            tape.trace.add_value("t", ty)
+            wanted.then(|| tape.trace.add_value("t", ty))
         })
         .collect();
-    let mut call = Bsym::new(op, args, gradients.iter().copied().map(Some).collect());
+    let all = wanted.iter().all(|wanted| *wanted);
+    let wanted = if all { Arg::None } else { Arg::List(wanted.into_iter().map(Arg::Bool).collect()) };
+    let mut call = Bsym::new(op, args, gradients.clone());
     call.named = bsym.named.clone();
     call.notes = bsym.notes.clone();
+    // An op without a schema has its arguments by name.
+    match ops::schemas().schema(&call.op) {
+        Some(_) => call.args.push(wanted),
+        None if !wanted.is_none() => call.named.push(("wanted".into(), wanted)),
+        None => {}
+    }
     r.body.push(call);
     for (input, g) in inputs.into_iter().zip(gradients) {
-        if tape.active.contains(&input) {
+        if let Some(g) = g {
             accumulate(tape, r, cotangent, input, g)?;
         }
     }

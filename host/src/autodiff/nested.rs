@@ -8,8 +8,8 @@ use super::split::number_values;
 use super::tape::{self, Tape};
 use super::{AutodiffError, backward::accumulate};
 use crate::ir::{
-    Arg, Bsym, Dim, Name, Output, Role, RoleKind, Stage, Stmt, SymKind, Symbol, TensorType, Trace, TraceParam,
-    Type, ValueId,
+    Arg, Bsym, Dim, Name, Output, Role, RoleKind, Stage, Stmt, SymKind, Symbol, TensorType, Trace,
+    TraceParam, Type, ValueId,
 };
 use crate::ops::{Builder, Flow, OpError, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -55,7 +55,11 @@ impl NestedTraces {
 
 /// A call of control flow as the forward makes it, and what it keeps for the backward: for a loop, the carried tensors
 /// that the trips began with, stacked.
-pub(super) fn forward(tape: &mut Tape, bsym: &Bsym, flow: &Flow) -> Result<(Bsym, Vec<ValueId>), AutodiffError> {
+pub(super) fn forward(
+    tape: &mut Tape,
+    bsym: &Bsym,
+    flow: &Flow,
+) -> Result<(Bsym, Vec<ValueId>), AutodiffError> {
     match flow {
         Flow::Cond { .. } => Ok((bsym.clone(), Vec::new())),
         Flow::While { carried, stacked: false, .. } => {

@@ -72,7 +72,7 @@ pub struct Claimed {
 pub enum ClaimError {
     /// No executor takes the op, and it cannot be taken apart.
     #[error("no executor takes `{op}` at {origin}")]
-    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, *opaque)))]
+    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, parts_of, *opaque)))]
     Unclaimed {
         /// The op.
         op: Name,
@@ -82,6 +82,8 @@ pub enum ClaimError {
         source_line: Option<Name>,
         /// Everybody's reason.
         refusals: Vec<Refusal>,
+        /// The ops that it is a part of, the innermost first, with everybody's reason for not taking them whole.
+        parts_of: Vec<(Name, Vec<Refusal>)>,
         /// Is it an op outside the table?
         opaque: bool,
     },
@@ -101,6 +103,16 @@ pub enum ClaimError {
         help("take the op apart in the model, or bring a plugin that claims what holds it")
     )]
     Spec(#[from] SpecError),
+}
+
+impl ClaimError {
+    /// The same of an op that is a part of `op`, which nobody took whole for these reasons.
+    fn part_of(mut self, op: &Name, whole: &[Refusal]) -> ClaimError {
+        if let ClaimError::Unclaimed { parts_of, .. } = &mut self {
+            parts_of.push((op.clone(), whole.to_vec()));
+        }
+        self
+    }
 }
 
 /// Claims every op of `trace` (flat, sizes known but for data-dependent ones). `constant_of` gives the id of a
@@ -171,12 +183,14 @@ impl Walk<'_, '_> {
         }
         match self.decompose(&bsym)? {
             Some(block) => {
+                let whole = refusals.clone();
                 self.report(&bsym, depth, None, LayoutNeed::Any, refusals, entry.is_none());
                 let mut body = Vec::with_capacity(block.body.len());
                 for stmt in block.body {
                     if let Stmt::Op(mut inner) = stmt {
                         inherit_notes(&mut inner, &bsym);
-                        body.push(Stmt::Op(self.op(inner, depth + 1)?));
+                        let inner = self.op(inner, depth + 1).map_err(|e| e.part_of(&bsym.op, &whole))?;
+                        body.push(Stmt::Op(inner));
                     }
                 }
                 self.yielded_layouts(&bsym, &block.yields);
@@ -239,7 +253,8 @@ impl Walk<'_, '_> {
                 continue;
             }
             if draws {
-                let sentence = "it draws random numbers from a generator of ATen's own, which takes no offset";
+                let sentence =
+                    "it draws random numbers from a generator of ATen's own, which takes no offset";
                 refusals.push(Refusal::new(executor.name(), codes::RANDOM, sentence));
                 continue;
             }
@@ -291,6 +306,7 @@ impl Walk<'_, '_> {
             op: bsym.op,
             source_line,
             refusals,
+            parts_of: Vec::new(),
             opaque,
         })
     }
@@ -365,14 +381,25 @@ fn inherit_notes(inner: &mut Bsym, outer: &Bsym) {
 }
 
 /// Who refused and why, and what to do: the help of [`ClaimError::Unclaimed`].
-fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: bool) -> String {
+fn advice(
+    op: &str,
+    source_line: Option<&str>,
+    refusals: &[Refusal],
+    parts_of: &[(Name, Vec<Refusal>)],
+    opaque: bool,
+) -> String {
     let mut text = String::new();
     if let Some(line) = source_line {
         text.push_str(&format!("source {line}\n"));
     }
-    for r in refusals {
+    let reason = |r: &Refusal| {
         let at = r.at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
-        text.push_str(&format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence));
+        format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence)
+    };
+    refusals.iter().for_each(|r| text.push_str(&reason(r)));
+    for (whole, refusals) in parts_of {
+        text.push_str(&format!("it is a part of `{whole}`\n"));
+        refusals.iter().for_each(|r| text.push_str(&reason(r)));
     }
     let last_resort_is_off = refusals.iter().any(|r| r.code == codes::DISABLED);
     let aten = op.strip_prefix("vjp.").unwrap_or(op).starts_with("aten.");

@@ -6,9 +6,9 @@
 //! that are not, it is a composite of the first kind (`einsum`, the recurrent nets).
 //! The lists are those of PyTorch's CPU autocast.
 
+use super::ModelResult;
 use super::import::Importer;
 use super::pt2::graph::{Argument, Node};
-use super::ModelResult;
 use crate::ir::{Arg, Dtype, Type};
 use crate::ops::AtenArg;
 
@@ -149,7 +149,7 @@ impl<'a> Importer<'a> {
         self.autocast = before;
         let results = results?;
         self.enter(node);
-        self.define_region_results(node, results, true)
+        self.define_region_results(node, results, &|_| true)
     }
 
     /// The arguments of a call as autocast hands them on; `recorded` are the types of its results.

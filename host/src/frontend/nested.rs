@@ -6,8 +6,8 @@
 //! `i` beginning `i` times the words of one trip behind the first).
 //! Deliberately not here: regions without gradient and under autocast, which are inlined.
 
-use super::import::{Entity, Importer, Names, Scope};
 use super::functionalize::{Base, Link};
+use super::import::{Entity, Importer, Names, Scope};
 use super::pt2::graph::{Argument, Node, NumberArg, SubGraph};
 use super::{ModelError, ModelResult};
 use crate::ir::{
@@ -329,7 +329,8 @@ fn rounded_words(trace: &Trace, bsym: &Bsym) -> Option<Dim> {
 fn words_of(trace: &Trace) -> Result<Option<Dim>, &'static str> {
     let mut all: Option<Dim> = None;
     for bsym in trace.ops().filter(|b| draws(b)) {
-        let words = rounded_words(trace, bsym).ok_or("draws a number of random words that depends on data")?;
+        let words =
+            rounded_words(trace, bsym).ok_or("draws a number of random words that depends on data")?;
         all = Some(all.map_or(words.clone(), |so_far| so_far.add(&words)));
     }
     Ok(all)

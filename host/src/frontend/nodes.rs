@@ -384,11 +384,15 @@ impl<'a> Importer<'a> {
         }
         let off = usize::from(!enabled);
         self.grad_off += off;
-        let results = self.inline(region, entities);
+        let results = self.inline(region, entities.clone());
         self.grad_off -= off;
         let results = results?;
         self.enter(node);
-        self.define_region_results(node, results, enabled)
+        // What was written in place is still the tensor that went in, whose gradient is that of the old value.
+        let came_in = |tensor: &TensorRef| {
+            entities.iter().any(|entity| matches!(entity, Entity::Tensor(given) if given == tensor))
+        };
+        self.define_region_results(node, results, &|tensor| enabled || came_in(tensor))
     }
 
     /// The values that an argument names.
@@ -438,7 +442,7 @@ impl<'a> Importer<'a> {
         &mut self,
         node: &'a Node,
         results: Vec<Entity>,
-        enabled: bool,
+        keeps_gradient: &dyn Fn(&TensorRef) -> bool,
     ) -> ModelResult<()> {
         let names = node.outputs.iter().flat_map(|output| {
             let tensors = Self::tensor_names(output);
@@ -451,7 +455,9 @@ impl<'a> Importer<'a> {
         }
         for (name, result) in names.into_iter().zip(results) {
             let result = match result {
-                Entity::Tensor(tensor) if !enabled => Entity::Tensor(self.detached(tensor, name)?),
+                Entity::Tensor(tensor) if !keeps_gradient(&tensor) => {
+                    Entity::Tensor(self.detached(tensor, name)?)
+                }
                 other => other,
             };
             self.define(name, result)?;

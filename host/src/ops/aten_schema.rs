@@ -391,7 +391,7 @@ impl AtenSchema {
     }
 
     /// The schema of the op's gradient: cotangents of the results and of the arguments that it writes and does not return
-    /// (one list, where the results are a list), then the op's own arguments.
+    /// (one list, where the results are a list), then the op's own arguments, then which gradients are wanted.
     fn vjp_to_ir(&self) -> Schema {
         let schema = self.to_ir();
         let class = DtypeClass::default;
@@ -406,15 +406,16 @@ impl AtenSchema {
             let n = self.returns.len() + self.written_alone().count();
             (0..n).map(|i| cotangent(format!("cotangent{i}"), ParamBase::Tensor(class()))).collect()
         };
-        let params = cotangents.into_iter().chain(schema.params).collect();
+        // Which floating tensors want a gradient; absent: all.
+        let wanted = cotangent("wanted".into(), ParamBase::Lists);
+        let params = cotangents.into_iter().chain(schema.params).chain([wanted]).collect();
         Schema { params, result: "Tensor[]".into(), variadic: false }
     }
 
     /// Arguments that are written and are no result.
     fn written_alone(&self) -> impl Iterator<Item = &AtenParam> {
-        let returned = |p: &AtenParam| {
-            self.returns.iter().any(|r| r.alias.map(|a| a.set) == p.alias.map(|a| a.set))
-        };
+        let returned =
+            |p: &AtenParam| self.returns.iter().any(|r| r.alias.map(|a| a.set) == p.alias.map(|a| a.set));
         self.params.iter().filter(move |p| p.alias.is_some_and(|a| a.written) && !returned(p))
     }
 }
@@ -478,9 +479,10 @@ pub fn draws(op: &str, args: &[Arg]) -> bool {
     let Some(schema) = overload.and_then(lookup).filter(|s| s.tagged("nondeterministic_seeded")) else {
         return false;
     };
-    // A gradient's arguments stand behind its cotangents.
-    let first = args.len().saturating_sub(schema.params.len());
-    !schema.params.iter().zip(&args[first..]).any(|(p, a)| match (p.name, a) {
+    // A gradient's arguments stand between its cotangents and what is wanted.
+    let is_gradient = op.starts_with("vjp.");
+    let first = args.len().saturating_sub(schema.params.len() + usize::from(is_gradient));
+    !schema.params.iter().zip(args.iter().skip(first)).any(|(p, a)| match (p.name, a) {
         ("train" | "training", Arg::Bool(on)) => !on,
         ("p" | "dropout" | "dropout_p", Arg::Float(p)) => *p == 0.0,
         ("p" | "dropout" | "dropout_p", Arg::Int(p)) => *p == 0,

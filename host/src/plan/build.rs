@@ -706,8 +706,9 @@ impl Build<'_> {
     /// Control flow: operands as they lie, results in memory of their own. What runs inside is planned when sizes and
     /// strides are known, by whoever runs it.
     fn nested(&mut self, op: &ops::Op, bsym: &Bsym) -> Result<(), PlanError> {
-        let flow = ops::Flow::of(op, &bsym.args)
-            .ok_or_else(|| PlanError::Trace(format!("the arguments of `{}` are not what it takes", bsym.op)))?;
+        let flow = ops::Flow::of(op, &bsym.args).ok_or_else(|| {
+            PlanError::Trace(format!("the arguments of `{}` are not what it takes", bsym.op))
+        })?;
         let mut operands = FxHashMap::default();
         let mut sizes = FxHashMap::default();
         let mut used = Vec::new();

@@ -121,12 +121,35 @@ enum End {
 }
 
 enum BoundStep {
-    Kernel { bound: Box<dyn Bound>, slots: Vec<NumberSource>, by_kernel: Vec<(usize, BufferId)> },
-    Copy { from: Operand, to: Operand },
-    Number { op: HostOp, args: Vec<NumberSource>, results: Vec<ValueId>, name: Name },
-    Item { dtype: Dtype, from: Operand, result: ValueId },
-    CheckNumber { condition: NumberSource, message: Name },
-    CheckTensor { dtype: Dtype, from: Operand, message: Name },
+    Kernel {
+        bound: Box<dyn Bound>,
+        slots: Vec<NumberSource>,
+        by_kernel: Vec<(usize, BufferId)>,
+    },
+    Copy {
+        from: Operand,
+        to: Operand,
+    },
+    Number {
+        op: HostOp,
+        args: Vec<NumberSource>,
+        results: Vec<ValueId>,
+        name: Name,
+    },
+    Item {
+        dtype: Dtype,
+        from: Operand,
+        result: ValueId,
+    },
+    CheckNumber {
+        condition: NumberSource,
+        message: Name,
+    },
+    CheckTensor {
+        dtype: Dtype,
+        from: Operand,
+        message: Name,
+    },
     /// Its operands are looked up when it runs: what happens inside costs more.
     Nested,
 }
@@ -424,8 +447,9 @@ impl Instance {
             operands.insert(*v, Value::Tensor(Tensor::of_operand(view.dtype, self.operand(view)?)));
         }
         for (v, from) in &step.numbers {
-            let number = numbers::source(numbers, from)
-                .ok_or_else(|| RunError::Internal("a number that a nested trace takes is not known".into()))?;
+            let number = numbers::source(numbers, from).ok_or_else(|| {
+                RunError::Internal("a number that a nested trace takes is not known".into())
+            })?;
             operands.insert(*v, Value::from(number));
         }
         let results = machine.nested.run(step, &operands, machine)?;

@@ -235,10 +235,13 @@ impl Runner<'_> {
             }
             for (stack, made) in stacks.iter().zip(made) {
                 let Some(stack) = stack else { continue };
-                let made = made.tensor().ok_or_else(|| internal("the body of a scan gives a number"))?.clone();
+                let made =
+                    made.tensor().ok_or_else(|| internal("the body of a scan gives a number"))?.clone();
                 let place = slice(stack, at)?;
                 if place.dims() != made.dims() || stack.dtype() != made.dtype() {
-                    return Err(internal("the body of a scan gives a tensor of another kind than is stacked"));
+                    return Err(internal(
+                        "the body of a scan gives a tensor of another kind than is stacked",
+                    ));
                 }
                 copy_operand(&place, made.operand());
             }

@@ -199,8 +199,7 @@ impl Machine<'_> {
                 0 => &mut instance,
                 _ => later.insert(self.later(compiled, at, &sizes, &values, sources)?),
             };
-            let made =
-                current.run(&RunIo { params: sources, earlier: &values }, numbers, stream, self)?;
+            let made = current.run(&RunIo { params: sources, earlier: &values }, numbers, stream, self)?;
             bind_data_sizes(trace, &segment.binds, &made, numbers, &mut sizes);
             values.extend(made);
         }

@@ -193,7 +193,8 @@ impl Updater {
         let failed = |e: OpError| SessionError::Run(RunError::Number(e));
         let update = self.optimizer.update(&kind.ty, kind.decays, kind.first).map_err(failed)?;
         let trace = crate::passes::run(update.trace);
-        let ready = session.compile_prepared(trace, &NestedTraces::default(), &FxHashMap::default(), sources)?;
+        let ready =
+            session.compile_prepared(trace, &NestedTraces::default(), &FxHashMap::default(), sources)?;
         let compiled = Arc::new(Compiled { ready, step: update.step });
         self.compiled.push((kind, compiled.clone()));
         Ok(compiled)

@@ -365,14 +365,24 @@ struct WithAutograd {
 
 bool has_gradient(const at::Tensor& t) { return t.defined() && (t.is_floating_point() || t.is_complex()); }
 
-// The arguments of a call as leaves whose gradients are asked for.
+// The arguments of a call, those whose gradients are asked for as leaves.
 struct Leaves {
+  // One entry for each floating or complex tensor argument; dropped: nobody wants its gradient.
+  const std::vector<uint32_t>& wanted;
   std::vector<at::Tensor> all;
+  std::vector<size_t> index;  // of each leaf, among the entries
+  size_t seen = 0;
+
+  explicit Leaves(const std::vector<uint32_t>& wanted) : wanted(wanted) {}
 
   // What is written must be no leaf.
   at::Tensor of(const at::Tensor& t, bool written) {
     if (!has_gradient(t)) return written ? t.clone() : t;
+    const auto at = seen++;
+    TORCH_CHECK(at < wanted.size(), "the call takes more tensors than gradients are asked of");
+    if (wanted[at] == kDropped) return written ? t.clone() : t;
     all.push_back(t.detach().requires_grad_(true));
+    index.push_back(at);
     return written ? all.back().clone() : all.back();
   }
 
@@ -380,12 +390,12 @@ struct Leaves {
     if (value.isTensor()) return of(value.toTensor(), written);
     if (value.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const at::Tensor t : value.toTensorList()) list.push_back(of(t, written));
+      for (const auto& t : value.toTensorVector()) list.push_back(of(t, written));
       return list;
     }
     if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
-      for (const std::optional<at::Tensor> t : value.toOptionalTensorList()) {
+      for (const auto& t : value.toOptionalTensorVector()) {
         list.push_back(t ? std::optional<at::Tensor>(of(*t, written)) : std::nullopt);
       }
       return list;
@@ -406,7 +416,7 @@ void flatten(const IValue& value, std::vector<at::Tensor>& tensors) {
   if (value.isTensor()) {
     tensors.push_back(value.toTensor());
   } else if (value.isTensorList()) {
-    for (const at::Tensor t : value.toTensorList()) tensors.push_back(t);
+    for (const auto& t : value.toTensorVector()) tensors.push_back(t);
   } else {
     tensors.emplace_back();
   }
@@ -431,10 +441,10 @@ std::vector<at::Tensor> recorded_call(const Instr& instr, torch::jit::Stack& sta
   return results;
 }
 
-// The gradients of a call, one for each leaf.
-std::vector<at::Tensor> gradients(const Instr& instr, torch::jit::Stack& stack, const std::vector<IValue>& regs) {
+// The gradients of a call to the registers that want them.
+void differentiate(const Instr& instr, torch::jit::Stack& stack, std::vector<IValue>& regs) {
   WithAutograd with;
-  Leaves leaves;
+  Leaves leaves(instr.results);
   const auto results = recorded_call(instr, stack, leaves);
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> cotangents;
@@ -451,12 +461,12 @@ std::vector<at::Tensor> gradients(const Instr& instr, torch::jit::Stack& stack, 
                                   /*allow_unused=*/true);
   }
   for (size_t i = 0; i < found.size(); ++i) {
+    auto& gradient = found[i];
     // What no cotangent reaches has none.
-    if (!found[i].defined()) found[i] = at::zeros_like(leaves.all[i].detach());
-    if (found[i].layout() != at::kStrided) found[i] = found[i].to_dense();
-    found[i] = found[i].detach();
+    if (!gradient.defined()) gradient = at::zeros_like(leaves.all[i].detach());
+    if (gradient.layout() != at::kStrided) gradient = gradient.to_dense();
+    regs[instr.results[leaves.index[i]]] = gradient.detach();
   }
-  return found;
 }
 
 }  // namespace
@@ -565,15 +575,9 @@ void execute(th_bound& bound, size_t index, const th_number* numbers, uint64_t n
       }
       break;
     }
-    case TH_VJP: {
-      auto found = gradients(instr, stack, bound.regs);
-      TORCH_CHECK(found.size() == instr.results.size(), "there are ", found.size(), " gradients, not ",
-                  instr.results.size());
-      for (size_t i = 0; i < found.size(); ++i) {
-        if (instr.results[i] != kDropped) bound.regs[instr.results[i]] = std::move(found[i]);
-      }
+    case TH_VJP:
+      differentiate(instr, stack, bound.regs);
       break;
-    }
     case TH_UNPACK: {
       const auto list = stack.at(0).toTensorVector();
       TORCH_CHECK(list.size() == instr.results.size(), "the call gave ", list.size(), " tensors, not ",
@@ -686,7 +690,7 @@ int th_derivative_missing(const th_instr* from, const th_tensor* inputs, uint32_
     std::vector<at::Tensor> results;
     try {
       WithAutograd with;
-      Leaves leaves;
+      Leaves leaves(instr.results);
       results = recorded_call(instr, stack, leaves);
     } catch (const std::exception&) {
       return;  // no kernel that needs no data: it shows when it runs

@@ -46,7 +46,7 @@ enum th_instr_kind : uint32_t {
   TH_STORE = 2,  /* args[0] into the memory of args[1]: dims and dtype must agree */
   TH_COPY = 3,   /* the same, broadcast and converted; nothing where both are the same memory */
   TH_VJP = 4,    /* the gradients of the overload `op`: cotangents first, then its arguments; a result for each floating or
-                    complex tensor among those */
+                    complex tensor among those, dropped where it is not wanted */
 };
 
 enum th_when : uint32_t { TH_AT_BIND = 0, TH_AT_RUN = 1 };
@@ -87,7 +87,7 @@ void th_on_warning(void (*to)(const char* text, uint64_t bytes));
 int th_describe(const char* op, char* schema, uint64_t schema_bytes, char* out_variant, uint64_t out_bytes,
                 char* error, uint64_t error_bytes);
 
-/* Which derivative libtorch lacks for the call of `instr` (TH_CALL, whose registers are the inputs), as text; "" when none
+/* Which derivative libtorch lacks for `instr` (TH_VJP without cotangents, whose registers are the inputs), as text; "" when none
  * is missing, or when that shows only when it runs. The tensors' data is not looked at. */
 int th_derivative_missing(const th_instr* instr, const th_tensor* inputs, uint32_t n_inputs, char* missing,
                           uint64_t missing_bytes, char* error, uint64_t error_bytes);

@@ -347,11 +347,17 @@ impl<'a> Recipe<'a> {
         self.deterministic
     }
 
-    /// The gradients of a call, one register for each floating or complex tensor of the op that stands behind the
-    /// cotangents.
-    pub fn vjp(&mut self, aten: &str, args: Vec<Arg>, cotangents: Vec<Option<Reg>>) -> Vec<Reg> {
-        let regs: Vec<Reg> = (0..self.op.n_outputs()).map(|_| self.temporary()).collect();
-        let results = regs.iter().copied().map(Some).collect();
+    /// The gradients of a call, one register for each `wanted` one of its floating and complex tensors.
+    pub fn vjp(
+        &mut self,
+        aten: &str,
+        args: Vec<Arg>,
+        cotangents: Vec<Option<Reg>>,
+        wanted: &[bool],
+    ) -> Vec<Reg> {
+        let results: Vec<Option<Reg>> =
+            wanted.iter().map(|wanted| wanted.then(|| self.temporary())).collect();
+        let regs = results.iter().flatten().copied().collect();
         self.instrs.push(Instr::Vjp { op: aten.into(), cotangents, args, results });
         regs
     }

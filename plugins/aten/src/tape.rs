@@ -59,7 +59,7 @@ pub enum Instr {
     /// As `Store`, but broadcast and converted; nothing where both are the same memory.
     Copy { from: Reg, to: Reg },
     /// The gradients of the overload `op`, whose results have these cotangents (none: zero): one for each floating or
-    /// complex tensor among `args`.
+    /// complex tensor among `args`, none where it is not wanted.
     Vjp { op: String, cotangents: Vec<Option<Reg>>, args: Vec<Arg>, results: Vec<Option<Reg>> },
 }
 
@@ -140,14 +140,18 @@ pub fn describe(op: &str) -> Result<Described, Error> {
     Ok(Described { schema: text(&schema), out_variant: (!variant.is_empty()).then_some(variant) })
 }
 
-/// Which derivative libtorch lacks for a call, whose registers are the inputs, of these dims and dtypes; `None` when none
+/// Which derivative libtorch lacks for a call, whose registers are the inputs, of these dims and dtypes, with respect to the
+/// `wanted` ones of its floating and complex tensors; `None` when none
 /// is missing, or when that shows only when it runs.
 pub fn derivative_missing(
     op: &str,
     args: &[Arg],
+    wanted: &[bool],
     inputs: &[(Vec<i64>, Dtype)],
 ) -> Result<Option<String>, Error> {
-    let instr = Instr::Call { when: When::Run, op: op.into(), args: args.to_vec(), results: Vec::new() };
+    // Any register will do: nothing is written.
+    let results = wanted.iter().map(|wanted| wanted.then_some(Reg(0))).collect();
+    let instr = Instr::Vjp { op: op.into(), cotangents: Vec::new(), args: args.to_vec(), results };
     let lowered = Lowered::new(&instr);
     let raw = lowered.raw();
     let tensors: Vec<ffi::Tensor> = inputs
@@ -293,7 +297,15 @@ impl Lowered {
 
     fn plain(kind: u32, when: When, regs: &[Reg], results: Vec<u32>) -> Lowered {
         let args = regs.iter().map(|reg| ffi::Arg { index: reg.0, ..blank(ffi::REG) }).collect();
-        Lowered { kind, when: raw_when(when), op: CString::default(), args, results, n_cotangents: 0, _lists: Vec::new() }
+        Lowered {
+            kind,
+            when: raw_when(when),
+            op: CString::default(),
+            args,
+            results,
+            n_cotangents: 0,
+            _lists: Vec::new(),
+        }
     }
 
     fn raw(&self) -> ffi::Instr {
