@@ -11,12 +11,13 @@ use super::session::{Machine, Ready, SessionError, aligned, outputs, with_params
 use super::value::Value;
 use crate::autodiff::NestedTraces;
 use crate::ir::{Arg, Dim, Name, Schemas, Symbol, Trace, Type, ValueId};
+use crate::lower::Counters;
 use crate::memory::{Operand, Tensor, copy_operand};
 use crate::ops::{self, Flow};
 use crate::plan::{NestedResult, NestedStep, Number};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Plans kept for one nested trace.
 const CACHED: usize = 32;
@@ -28,6 +29,8 @@ pub struct NestedPrograms {
 
 struct Program {
     trace: Arc<Trace>,
+    /// Regions that others have by now: names are unique in a whole program.
+    counters: OnceLock<Counters>,
     /// The latest last.
     ready: Mutex<Vec<(Key, Arc<Ready>)>>,
 }
@@ -53,7 +56,10 @@ impl NestedPrograms {
             let Some(trace) = traces.get(&name) else { continue };
             let trace = crate::passes::run(Trace::clone(trace));
             todo.extend(called(&trace));
-            programs.insert(name, Program { trace: Arc::new(trace), ready: Mutex::new(Vec::new()) });
+            programs.insert(
+                name,
+                Program { trace: Arc::new(trace), counters: OnceLock::new(), ready: Mutex::new(Vec::new()) },
+            );
         }
         NestedPrograms { programs }
     }
@@ -66,14 +72,20 @@ impl NestedPrograms {
         names.iter().filter_map(first).collect()
     }
 
-    /// Compiles, for dense operands, each trace whose operands have known sizes.
+    /// Compiles, for dense operands, each trace whose operands have known sizes. Regions are counted on from `counters`;
+    /// gives the count behind the last.
     pub(super) fn compile_known(
         &self,
         executors: &Executors,
         schemas: &'static (dyn Schemas + Sync),
         sizes: &FxHashMap<Symbol, i64>,
-    ) -> Result<(), SessionError> {
-        for program in self.programs.values() {
+        counters: &Counters,
+    ) -> Result<Counters, SessionError> {
+        let mut counters = counters.clone();
+        let mut names: Vec<&Name> = self.programs.keys().collect();
+        names.sort_unstable();
+        for program in names.into_iter().filter_map(|name| self.programs.get(name)) {
+            let _ = program.counters.set(counters.clone());
             let trace = &program.trace;
             let known = |d: &Dim| d.eval(&|s| sizes.get(&s).copied()).is_some();
             let is_known = trace.params.iter().all(|p| match trace.ty(p.value) {
@@ -84,10 +96,10 @@ impl NestedPrograms {
                 let sources = vec![None; trace.params.len()];
                 let mut used = FxHashMap::default();
                 symbols_of_params(trace, sizes, &mut used);
-                program.ready(executors, schemas, used, &sources)?;
+                counters = program.ready(executors, schemas, used, &sources)?.counters.clone();
             }
         }
-        Ok(())
+        Ok(counters)
     }
 
     /// Runs a step; gives one value for each result.
@@ -133,11 +145,13 @@ impl Program {
         if let Some((_, found)) = ready.iter().rev().find(|(k, _)| *k == key) {
             return Ok(found.clone());
         }
+        let counters = self.counters.get().cloned().unwrap_or_default();
         let compiled = with_params(&self.trace, sources, &[], |info| {
-            compile_prepared(Trace::clone(&self.trace), &sizes, executors, schemas, info)
+            compile_prepared(Trace::clone(&self.trace), &sizes, executors, schemas, info, &counters)
         })?;
         let none = Arc::new(NestedPrograms { programs: FxHashMap::default() });
-        let made = Arc::new(Ready::new(compiled, none));
+        let counters = compiled.counters.clone();
+        let made = Arc::new(Ready::new(compiled, none, counters));
         if ready.len() == CACHED {
             // The first one is what was compiled before the run, and is shown.
             ready.remove(1);

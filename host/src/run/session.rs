@@ -14,6 +14,7 @@ use super::tape::{Differentiated, GradRequest};
 use super::value::Value;
 use crate::autodiff::NestedTraces;
 use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Stage, Symbol, Trace, Type, ValueId};
+use crate::lower::Counters;
 use crate::memory::{Bytes, Tensor, TensorError, copy_operand};
 use crate::passes::Purpose;
 use crate::plan::{Constant, Number, Parallel, PlanError, RunContext, View};
@@ -154,13 +155,15 @@ pub(super) struct Ready {
     pub(super) compiled: Arc<Compiled>,
     /// What it may call. A nested program has none of its own: it is given its caller's.
     pub(super) nested: Arc<NestedPrograms>,
+    /// Regions so far, those of nested programs included.
+    pub(super) counters: Counters,
     idle: Mutex<Vec<Instance>>,
 }
 
 impl Ready {
     /// Without instances yet.
-    pub(super) fn new(compiled: Compiled, nested: Arc<NestedPrograms>) -> Ready {
-        Ready { compiled: Arc::new(compiled), nested, idle: Mutex::new(Vec::new()) }
+    pub(super) fn new(compiled: Compiled, nested: Arc<NestedPrograms>, counters: Counters) -> Ready {
+        Ready { compiled: Arc::new(compiled), nested, counters, idle: Mutex::new(Vec::new()) }
     }
 }
 
@@ -225,6 +228,7 @@ impl Machine<'_> {
         let earlier = left.iter().map(|(v, t)| (*v, view_of(t))).collect();
         let input = SegmentInput {
             lowered: &compiled.lowered,
+            regions: &compiled.regions,
             segments: &compiled.segments,
             carried: &compiled.carried,
             sizes,
@@ -504,15 +508,16 @@ impl Session {
         nested: &NestedTraces,
         sizes: &FxHashMap<Symbol, i64>,
         sources: &[Option<Source>],
+        counters: &Counters,
     ) -> Result<Arc<Ready>, SessionError> {
         let params = trace.clone();
         let compiled = with_params(&params, sources, &self.snapshot(), |info| {
-            compile_prepared(trace, sizes, &self.executors, self.schemas, info)
+            compile_prepared(trace, sizes, &self.executors, self.schemas, info, counters)
         })?;
         let nested = NestedPrograms::new(nested, &compiled.lowered.trace);
         // Who cannot be claimed is said now, not in the middle of a run.
-        nested.compile_known(&self.executors, self.schemas, sizes)?;
-        Ok(Arc::new(Ready::new(compiled, Arc::new(nested))))
+        let counters = nested.compile_known(&self.executors, self.schemas, sizes, &compiled.counters)?;
+        Ok(Arc::new(Ready::new(compiled, Arc::new(nested), counters)))
     }
 
     /// The module's nested traces with concrete sizes, after the passes that may come before `purpose`.
@@ -539,6 +544,7 @@ impl Session {
             &self.nested(bindings, Purpose::Values)?,
             &bindings.sizes,
             &self.snapshot(),
+            &Counters::default(),
         )?;
         self.n_compiles.fetch_add(1, Ordering::Relaxed);
         if plans.len() == CACHED_PLANS {

@@ -12,6 +12,7 @@ use super::value::Value;
 use super::{InputError, bind_inputs};
 use crate::autodiff::{self, Request};
 use crate::ir::{Dtype, Name, RoleKind, Symbol, Trace, TraceParam, Type, ValueId};
+use crate::lower::Counters;
 use crate::memory::Tensor;
 use crate::passes::Purpose;
 use crate::plan::Number;
@@ -134,6 +135,7 @@ impl Session {
             &traces.nested,
             &bindings.sizes,
             &self.snapshot(),
+            &Counters::default(),
         )?;
         let program = Arc::new(Differentiated {
             traces,
@@ -171,8 +173,8 @@ impl Session {
             })
             .collect();
         let trace = crate::passes::run(backward.clone());
-        let nested = &program.traces.nested;
-        let backward = self.compile_prepared(trace, nested, &forward.sizes, &sources)?;
+        let (nested, counters) = (&program.traces.nested, &program.forward.counters);
+        let backward = self.compile_prepared(trace, nested, &forward.sizes, &sources, counters)?;
         Ok((forward, backward.compiled.clone()))
     }
 
@@ -354,8 +356,8 @@ impl Tape<'_> {
             return Ok(ready.clone());
         }
         let trace = crate::passes::run(self.program.traces.backward.clone());
-        let nested = &self.program.traces.nested;
-        let ready = self.session.compile_prepared(trace, nested, &self.sizes, sources)?;
+        let (nested, counters) = (&self.program.traces.nested, &self.program.forward.counters);
+        let ready = self.session.compile_prepared(trace, nested, &self.sizes, sources, counters)?;
         if self.program.backward.set(ready.clone()).is_err() {
             if resized.len() == RESIZED {
                 resized.remove(0);
