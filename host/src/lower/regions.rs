@@ -197,7 +197,7 @@ fn part_of_host(bsym: &Bsym) -> Part {
         Some(op) if op.is(Traits::WRITES) => Part::Single,
         Some(op) => match op.host {
             None => Part::View,
-            Some(HostOp::Item | HostOp::Check | HostOp::Text) => Part::Single,
+            Some(HostOp::Item | HostOp::Check | HostOp::Text | HostOp::Nested(_)) => Part::Single,
             Some(HostOp::NextPhilox) => Part::Stream,
             Some(HostOp::Number(_)) => Part::Number,
         },

@@ -107,7 +107,7 @@ pub struct PlannedRefusal {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedStep {
-    /// `kernel`, `copy`, `number`, `item` or `check`.
+    /// `kernel`, `copy`, `number`, `item`, `check` or `nested` (control flow).
     pub kind: String,
     /// The value whose statement it belongs to; none for copies of inputs and outputs.
     pub value: Option<String>,
@@ -363,6 +363,14 @@ fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> Planne
             "item"
         }
         Step::Check { .. } => "check",
+        Step::Nested(nested) => {
+            let mut operands: Vec<_> = nested.operands.iter().collect();
+            operands.sort_unstable_by_key(|(v, _)| **v);
+            planned.op = bsym.map(|bsym| bsym.op.to_string());
+            planned.inputs = operands.into_iter().map(|(_, v)| view(v)).collect();
+            planned.outputs = nested.outputs().map(view).collect();
+            "nested"
+        }
     };
     planned.kind = kind.to_owned();
     planned
