@@ -44,6 +44,12 @@ const CONSTANT: &[(&str, usize, &str)] = &[
 const WITHOUT: &[(&str, usize, &str)] =
     &[("torch.scaled_dot_product_attention_lse", 1, "kept for the backward; constant in PyTorch too")];
 
+/// Differentiable ops whose gradients are tested elsewhere, or that are no function of their tensors alone.
+const UNTESTED: &[(&str, &str, &str)] = &[];
+
+/// Inputs of which one triangle is read: an element is moved together with its mirror image, and has both gradients.
+const HERMITIAN: &[&str] = &["prims.cholesky", "torch.cholesky", "torch.cholesky_ex"];
+
 /// Elements of one case that are moved one by one.
 const MOVED: usize = 48;
 const SEED: i64 = 7;
@@ -75,6 +81,11 @@ fn is_differentiable(op: &Op) -> bool {
     !matches!(op.vjp, Vjp::Zero | Vjp::NonDiff)
         && !not_run.iter().any(|traits| op.is(*traits))
         && !op.name.starts_with("num.")
+}
+
+/// Whether its results have gradients: those of control flow are the business of their traces.
+fn has_gradient(op: &Op) -> bool {
+    !op.schema.contains(": trace") && !op.samples.is_empty()
 }
 
 /// The sample with its own floating dtypes replaced by the widest.
@@ -135,11 +146,20 @@ fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
             if at % step != 0 {
                 continue;
             }
+            let mirror = if HERMITIAN.contains(&op.name) { Some(mirrored(&case.inputs[n], i)) } else { None };
+            if mirror == Some((i, -1.0)) {
+                // The diagonal of a Hermitian matrix is real.
+                continue;
+            }
+            let mirror = mirror.filter(|(at, _)| *at != i);
             let h = 1e-6 * value.abs().max(1.0);
             let sum = |value: f64| {
                 let mut inputs = case.inputs.clone();
                 let mut moved = values.clone();
                 moved[i] = value;
+                if let Some((at, sign)) = mirror {
+                    moved[at] = sign * value;
+                }
                 inputs[n] = remade(&case.inputs[n], &moved);
                 function.value(&inputs, &cotangents)
             };
@@ -149,12 +169,12 @@ fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
                 // Not defined on both sides.
                 continue;
             }
+            let found = found[i] + mirror.map_or(0.0, |(at, sign)| sign * found[at]);
             let scale = expected.abs().max(above.abs()).max(1.0);
-            let off = (expected - found[i]).abs();
+            let off = (expected - found).abs();
             if off.is_nan() || off > 2e-7 * scale + 1e-9 {
                 return Err(format!(
-                    "d in{n}[{i}] (at {value:.6}) is {:.9e}, differences give {expected:.9e}",
-                    found[i]
+                    "d in{n}[{i}] (at {value:.6}) is {found:.9e}, differences give {expected:.9e}"
                 ));
             }
             n_compared += 1;
@@ -170,6 +190,17 @@ fn is_moved(value: &Value) -> bool {
 /// The elements of a tensor, complex ones as two.
 fn parts(value: &Value) -> Vec<f64> {
     value.tensor().map(decoded).unwrap_or_default()
+}
+
+/// Where the part at `at` of a matrix has its mirror image, and with which sign.
+fn mirrored(value: &Value, at: usize) -> (usize, f64) {
+    let tensor = value.tensor().expect("only tensors are moved");
+    let parts = if tensor.dtype().is_complex() { 2 } else { 1 };
+    let n = *tensor.dims().last().expect("a matrix") as usize;
+    let (element, part) = (at / parts, at % parts);
+    let (matrix, row, column) = (element / (n * n), element / n % n, element % n);
+    let image = (matrix * n * n + column * n + row) * parts + part;
+    (image, if part == 1 { -1.0 } else { 1.0 })
 }
 
 fn remade(like: &Value, values: &[f64]) -> Value {
@@ -309,10 +340,21 @@ impl Report {
         }
     }
 
+    /// Differentiable ops of which no derivative was compared.
+    fn untested(&self) -> Vec<&'static str> {
+        let compared = |op: &Op| self.by_op.get(op.name).is_some_and(|n| *n > 0);
+        let excepted = |op: &Op| EXCEPTIONS.iter().chain(UNTESTED).any(|(name, _, _)| *name == op.name);
+        let all = ops::table().iter().filter(|op| is_differentiable(op) && has_gradient(op));
+        all.filter(|op| !compared(op) && !excepted(op)).map(|op| op.name).collect()
+    }
+
     fn finish(self, whole: bool) {
         println!("{} cases, {} derivatives, seed {SEED}", self.n_cases, self.n_derivatives);
         let mut text = self.faults.join("\n");
         if whole {
+            for op in self.untested() {
+                text += &format!("\nno derivative of {op} was compared");
+            }
             for (n, (op, part, _)) in EXCEPTIONS.iter().enumerate() {
                 if !self.used.contains(&n) {
                     let by = self.passed.iter().find(|(e, _)| *e == n).map_or("nothing", |(_, id)| id);

@@ -228,7 +228,16 @@ impl Walk<'_, '_> {
         if self.order.is_empty() {
             return Ok(None);
         }
-        let spec = self.spec(bsym)?;
+        let spec = match self.spec(bsym) {
+            Ok(spec) => spec,
+            // A composite that cannot be put as a question is taken apart, and its parts are asked.
+            Err(error) if is_composite(bsym) => {
+                let names = self.order.iter().map(|candidate| candidate.executor.name());
+                refusals.extend(names.map(|name| Refusal::new(name, codes::NO_QUESTION, error.to_string())));
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
         for at in 0..self.order.len() {
             let candidate = &self.order[at];
             let executor = candidate.executor;
@@ -377,4 +386,8 @@ fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: boo
         (false, false) => "put an executor that claims it in the order".into(),
     });
     text
+}
+
+fn is_composite(bsym: &Bsym) -> bool {
+    ops::find(&bsym.op).is_some_and(|op| matches!(op.level, ops::Level::Composite(_)))
 }

@@ -87,6 +87,21 @@ pub static ROWS: &[Row] = &[
     call("torch.gru_cell", "gru_cell", "a h w_ih w_hh b_ih b_hh"),
     call("torch.lstm", "lstm.input", "a h params has_biases layers dropout train bidirectional batch_first"),
     call("torch.lstm_cell", "lstm_cell", "a h w_ih w_hh b_ih b_hh"),
+    with("torch.rnn", |recipe| {
+        let args = "a h params has_biases layers dropout train bidirectional batch_first";
+        match recipe.op.str("nonlinearity")? {
+            "relu" => recipe.call("rnn_relu.input", args),
+            _ => recipe.call("rnn_tanh.input", args),
+        }
+    }),
+    with("torch.rnn_cell", |recipe| match recipe.op.str("nonlinearity")? {
+        "relu" => recipe.call("rnn_relu_cell", "a h w_ih w_hh b_ih b_hh"),
+        _ => recipe.call("rnn_tanh_cell", "a h w_ih w_hh b_ih b_hh"),
+    }),
+    with("torch.upsample_aa", |recipe| match recipe.op.str("filter")? {
+        "bicubic" => upsample(recipe, ["", "_upsample_bicubic2d_aa", ""], true),
+        _ => upsample(recipe, ["", "_upsample_bilinear2d_aa", ""], true),
+    }),
 ];
 
 const CONVOLUTION: &str = "a w bias stride padding dilation transposed output_padding groups";
