@@ -108,7 +108,7 @@ fn a_file_is_inspected_without_loading_it() {
     assert!(probe.compiler.starts_with("rustc 1."), "{}", probe.compiler);
     let seen = loader::inspect(&c_square()).expect("readable");
     assert_eq!((seen.obstacles.len(), seen.doors.len()), (0, 1));
-    assert_eq!(seen.probe.expect("has one").sdk_version, "c 0.1");
+    assert_eq!(seen.probe.expect("has one").sdk_version, "c 0.2");
 }
 
 #[test]

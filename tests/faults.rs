@@ -15,7 +15,7 @@ use thunderhead::plan::FaultKind;
 const MANIFEST: &str = r#"manifest = 1
 id = "broken"
 version = "0.1.0"
-abi = "0.1"
+abi = "0.2"
 ir = "1"
 needs = ["executor/1", "kernel/1"]
 libraries = []
@@ -68,8 +68,8 @@ type FileCase<'a> = (&'a str, &'a str, &'a [&'a str], &'a str, &'a [&'a str]);
 fn files_that_show_it() {
     let cases: [FileCase<'_>; 6] = [
         ("bare", MANIFEST, &["BARE"], "load::no_probe", &[".thunderhead.probe", "export_plugin!"]),
-        ("abi_major", MANIFEST, &["FALSE_ABI_MAJOR=7"], "load::abi_major", &["7.1", "0.1", "newer host"]),
-        ("abi_minor", MANIFEST, &["FALSE_ABI_MINOR=9"], "load::abi_minor", &["0.9", "0.1"]),
+        ("abi_major", MANIFEST, &["FALSE_ABI_MAJOR=7"], "load::abi_major", &["7.2", "0.2", "newer host"]),
+        ("abi_minor", MANIFEST, &["FALSE_ABI_MINOR=9"], "load::abi_minor", &["0.9", "0.2"]),
         (
             "target",
             MANIFEST,
@@ -101,9 +101,9 @@ fn manifests_that_show_it() {
         ("ir", MANIFEST.replace("ir = \"1\"", "ir = \"3.1\""), "load::ir_version", &["3.1", "1.0"]),
         (
             "abi_lie",
-            MANIFEST.replace("abi = \"0.1\"", "abi = \"0.3\""),
+            MANIFEST.replace("abi = \"0.2\"", "abi = \"0.3\""),
             "load::manifest_lies",
-            &["0.1", "0.3", "probe"],
+            &["0.2", "0.3", "probe"],
         ),
         ("no_toml", "manifest = what".to_owned(), "load::manifest_invalid", &["1:"]),
         (
@@ -415,7 +415,7 @@ mod linked {
     }
 
     define_plugin! {
-        manifest: "manifest = 1\nid = \"linked\"\nversion = \"0.1.0\"\nabi = \"0.1\"\nir = \"1\"\nneeds = []\n\
+        manifest: "manifest = 1\nid = \"linked\"\nversion = \"0.1.0\"\nabi = \"0.2\"\nir = \"1\"\nneeds = []\n\
                    [[executor]]\nname = \"linked\"\n[[executor.claim]]\nops = [\"prims.neg\"]\n",
         executors: { "linked" => Linked },
     }

@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("prims.set_data", "", "its gradient is that of another tensor: that is what it is for"),
     ("prims.index_copy", "i64[5]", REPEATED),
     ("prims.index_copy", "i64[3]", REPEATED),
+    ("torch.setitem", "T[4, 3], f64[3], key=[i64[2]", REPEATED),
     ("torch.embedding", "padding_idx=0", "the padding row has no gradient, whatever the function does"),
     ("prims.var_mean", "T[2, 1]", "its variance is 0 / 0, and the slope of that, too, in PyTorch"),
     ("torch.kl_div", "c128 (T[2, 3], T[2, 3]{0..2}", "at 0 the logarithm of the target has no slope"),

@@ -30,7 +30,7 @@ impl Kernel for Idle {
 }
 
 thunderhead_sdk::define_plugin! {
-    manifest: "manifest = 1\nid = \"idle\"\nversion = \"0.1.0\"\nabi = \"0.1\"\nir = \"1\"\nneeds = []\n\
+    manifest: "manifest = 1\nid = \"idle\"\nversion = \"0.1.0\"\nabi = \"0.2\"\nir = \"1\"\nneeds = []\n\
                [[executor]]\nname = \"idle\"\n[[executor.claim]]\nops = [\"prims.mul\"]\ncheck = true\n",
     executors: { "idle" => Idle },
 }

@@ -80,8 +80,7 @@ fn chain(n: usize) -> Module {
 }
 
 fn session(n: usize) -> Session {
-    let entry = OrderEntry { executor: Arc::new(Nothing), permits: Arc::new(|_| Ok(())), fuel: None };
-    let executors = Executors { order: vec![entry], last_resort: None };
+    let executors = Executors { order: vec![OrderEntry::of(Arc::new(Nothing))], ..Executors::default() };
     let weights: FxHashMap<Name, Tensor> = FxHashMap::default();
     let pool = Arc::new(Pool::new(1));
     let schemas = thunderhead::ops::schemas();

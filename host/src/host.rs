@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use thunderhead_manifest::Manifest;
+use thunderhead_manifest::{Kind, Manifest};
 
-use crate::claim::{Refusal, codes};
+use crate::claim::{Fusion, Refusal, codes};
 use crate::config::{
     self, Chain, ConfigErrors, LastResort, Notice, OnError, Overlay, Resolved, Start, Surroundings,
 };
@@ -271,20 +271,35 @@ impl Host {
     fn run_executors(&self, bans: &Bans) -> Executors {
         let maker =
             |name: &str| self.executors.get(name).map(|executor| executor.clone() as Arc<dyn KernelMaker>);
-        let order = self.resolved.order.iter().filter_map(|name| {
-            let name = name.value.clone();
-            let executor = maker(&name)?;
-            let fuel =
-                self.resolved.settings(&name).and_then(|settings| settings.fuel.as_ref()).map(|f| f.value);
-            let (config, bans) = (self.resolved.clone(), bans.clone());
-            let permits = Arc::new(move |op: &str| permits(&config, &bans, &name, op));
-            Some(OrderEntry { executor, permits, fuel })
-        });
+        let entry = |name: &str| self.order_entry(name, bans);
+        let order: Vec<OrderEntry> =
+            self.resolved.order.iter().filter_map(|name| entry(&name.value)).collect();
+        let in_order = |name: &&String| self.resolved.order.iter().any(|other| other.value == **name);
+        let liked = self.executors.keys().filter(|name| !in_order(name));
+        let liked = liked.filter_map(|name| entry(name)).collect();
         let last_resort = match self.resolved.last_resort.value {
             LastResort::Reference => maker("reference"),
             LastResort::None => None,
         };
-        Executors { order: order.collect(), last_resort }
+        Executors { order, liked, last_resort }
+    }
+
+    /// A loaded executor with the config's limits.
+    fn order_entry(&self, name: &str, bans: &Bans) -> Option<OrderEntry> {
+        let executor = self.executors.get(name)?;
+        let settings = self.resolved.settings(name);
+        let fuel = settings.and_then(|settings| settings.fuel.as_ref()).map(|f| f.value);
+        let (config, bans, of) = (self.resolved.clone(), bans.clone(), name.to_owned());
+        let permits = Arc::new(move |op: &str| permits(&config, &bans, &of, op));
+        let decl = executor.declaration();
+        let fusion = (decl.kind == Kind::Fusion).then(|| Fusion {
+            label: settings.map_or(&decl.label, |s| &s.label.value).as_str().into(),
+            rules: settings.map_or_else(|| decl.regions.clone().unwrap_or_default(), |s| s.regions.clone()),
+            proposes: executor.proposes(),
+        });
+        let like = self.resolved.likes_of(&self.found.manifests(), name);
+        let like = like.into_iter().map(str::to_owned).collect();
+        Some(OrderEntry { executor: executor.clone(), permits, fuel, fusion, like })
     }
 }
 

@@ -40,6 +40,7 @@ pub mod memory;
 pub mod ops;
 pub mod passes;
 pub mod plan;
+pub mod region;
 pub mod run;
 pub mod threads;
 

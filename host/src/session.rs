@@ -257,7 +257,7 @@ impl Session {
 }
 
 fn plan_of(compiled: &Compiled) -> PlanFile {
-    PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len())
+    PlanFile::of(&compiled.lowered, &compiled.regions, &compiled.first, compiled.segments.len())
 }
 
 fn has_any(expect: &Expect) -> bool {

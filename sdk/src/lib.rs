@@ -7,7 +7,7 @@
 //! manifest = 1
 //! id = "acme-relu"
 //! version = "0.1.0"
-//! abi = "0.1"
+//! abi = "0.2"
 //! ir = "1"
 //! needs = ["executor/1", "kernel/1"]
 //!

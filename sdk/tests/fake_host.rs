@@ -192,7 +192,7 @@ mod whole {
 manifest = 1
 id = "acme"
 version = "0.1.0"
-abi = "0.1"
+abi = "0.2"
 ir = "1"
 needs = ["executor/1", "kernel/1"]
 [[executor]]

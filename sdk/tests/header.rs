@@ -51,7 +51,15 @@ fn structs_of_rust() -> Vec<Line> {
         log_1::LogV1 { size, max_level, log }
         error_1::Refusal { size, code, sentence, attribute, dim, dim_value }
         error_1::ErrorV1 { size, set, refuse }
-        ir_1::IrV1 { size, version, op_schema, op_text }
+        ir_1::IrV1 { size, version, op_schema, op_text, decompose, taker }
+        region::RegionValue { tensor, base, reserved, offset_elems, flags }
+        region::RegionOp { op, inputs, outputs, flags }
+        region::RegionDesc { size, name, values, ops, inputs, outputs, numbers }
+        region::BlockDesc { size, first_op, first_value, ops, values, yields, numbers }
+        lower_1::KernelStep { size, name, inputs, outputs, numbers, info }
+        lower_1::LowerV1 { size, temporary, kernel_step, delegate }
+        compile_1::CompileV1 { size, lower }
+        region_1::RegionV1 { size, propose }
         alloc_1::AllocV1 { size, alloc_output }
         parallel_1::ParallelV1 { size, parallel_for }
         options_1::OptionValue { kind, reserved, value, text, list }
@@ -104,6 +112,8 @@ fn constants_of_rust() -> Vec<(String, i128)> {
         "" op { NO_SLOT, UNKNOWN_INT }
         "DESC_" op::desc_flags { CONTIGUOUS, CONSTANT }
         "" dtype { DEVICE_CPU }
+        "VALUE_" region::value_flags { INPUT, OUTPUT, VIEW }
+        "REGION_OP_" region::region_op_flags { VIEW, NUMBER, COMPOSITE }
         "LOG_" log_1::level { ERROR, WARN, INFO, DEBUG, TRACE }
         "OPTION_" options_1::option_kind { BOOL, INT, FLOAT, STRING, LIST }
         "KERNEL_" kernel_1::kernel_flags { SIZE_INDEPENDENT }
@@ -209,6 +219,7 @@ fn names_in_files_are_the_same() {
         log_1::ID,
         error_1::ID,
         ir_1::ID,
+        lower_1::ID,
         alloc_1::ID,
         parallel_1::ID,
         options_1::ID,
@@ -223,6 +234,8 @@ fn names_in_files_are_the_same() {
         kernel_1::ID,
         bind_1::ID,
         workspace_1::ID,
+        compile_1::ID,
+        region_1::ID,
         lifecycle_1::ID,
         selftest_1::ID,
     ] {

@@ -89,7 +89,12 @@ fn packaged_sdk() -> &'static BTreeMap<&'static str, PathBuf> {
 
 /// Unpacks one crate. Files that did not change keep their time, so that what is built of them stays fresh.
 fn unpack(target: &Path, unpacked: &Path, name: &str) -> PathBuf {
-    let crate_name = format!("{name}-{}", env!("CARGO_PKG_VERSION"));
+    // The ABI's version is its own (rule V1).
+    let version = match name {
+        "thunderhead-abi" => format!("{}.{}.0", thunderhead_abi::ABI_MAJOR, thunderhead_abi::ABI_MINOR),
+        _ => env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let crate_name = format!("{name}-{version}");
     let staging = unpacked.join(format!(".{crate_name}.{}", std::process::id()));
     std::fs::create_dir_all(&staging).expect("a folder to unpack in");
     let archive = target.join("package").join(format!("{crate_name}.crate"));

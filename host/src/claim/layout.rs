@@ -28,11 +28,34 @@ pub struct Layouts {
 impl Layouts {
     /// How the value lies in memory.
     pub fn of(&self, trace: &Trace, v: ValueId) -> Strided {
-        self.known.get(&v).cloned().unwrap_or_else(|| Strided {
-            base: v,
-            strides: contiguous(trace.ty(v).tensor().map_or(&[][..], |t| &t.dims)),
-            offset: Dim::Known(0),
-        })
+        let Some(known) = self.known.get(&v) else {
+            return Strided {
+                base: v,
+                strides: contiguous(trace.ty(v).tensor().map_or(&[][..], |t| &t.dims)),
+                offset: Dim::Known(0),
+            };
+        };
+        let mut strided = known.clone();
+        // What the base was on record as has since turned out to lie, dense, in another's memory.
+        while let Some(of_base) = self.known.get(&strided.base).filter(|s| s.base != strided.base) {
+            let size = |v: ValueId| trace.ty(v).tensor().map_or(1, |t| t.dtype.size_bytes() as i64);
+            let (own, base) = (size(v), size(strided.base));
+            let moved = if own == base {
+                of_base.offset.clone()
+            } else {
+                // An element size divides; where the quotient cannot be said, neither could the view be made.
+                let bytes = of_base.offset.mul(&Dim::Known(base));
+                bytes.floordiv(&Dim::Known(own)).unwrap_or(bytes)
+            };
+            strided.offset = strided.offset.add(&moved);
+            strided.base = of_base.base;
+        }
+        strided
+    }
+
+    /// Takes a layout off the record: the value counts as memory of its own again.
+    pub fn take(&mut self, v: ValueId) -> Option<Strided> {
+        self.known.remove(&v)
     }
 
     /// Is the value a view of another's memory?

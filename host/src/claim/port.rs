@@ -33,7 +33,7 @@ pub trait Claimant: Send + Sync {
     /// Its name in configs, traces and plans.
     fn name(&self) -> &str;
 
-    /// The manifest's limits, without a call into the plugin.
+    /// The limits of its own manifest, without a call into the plugin. What it claims through `like` is not its matter.
     fn limits(&self, op: &OpSpec) -> StaticClaim;
 
     /// The plugin's own answer. A plugin that fails is a refusal that says so.

@@ -32,6 +32,18 @@ pub mod codes {
     pub const NOT_DETERMINISTIC: &str = "claim::not_deterministic";
     /// Codes that mean the same whoever gives them: a plugin's `random` is the host's `claim::random`.
     pub const SHARED: [&str; 5] = [RANDOM, NOT_DETERMINISTIC, DTYPE, DEVICE, RANK];
+    /// No region may hold the op: its result's size is known only when it runs, or it moves a tensor between devices.
+    pub const NO_REGION: &str = "claim::no_region";
+    /// The region that it stood in has fewer ops than `min_ops`.
+    pub const REGION_MIN_OPS: &str = "region::min_ops";
+    /// The region that it stood in holds none of `needs_any`.
+    pub const REGION_NEEDS_ANY: &str = "region::needs_any";
+    /// The executor wants it in no region.
+    pub const REGION_LEFT_OUT: &str = "region::left_out";
+    /// The executor cannot lower the region that it stood in.
+    pub const REGION_UNSUPPORTED: &str = "region::unsupported";
+    /// It was this executor that handed the op on.
+    pub const HANDED_ON: &str = "claim::handed_on";
     /// The executor takes the op, but making its kernel failed.
     pub const MAKE_FAILED: &str = "claim::make_failed";
 }

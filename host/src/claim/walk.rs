@@ -11,27 +11,22 @@
 //!    everybody's reason.
 //!
 //! Every refusal is put on record. `check` is asked at most once per op, executor and level.
+//!
+//! A fusion executor takes no op that no region may hold. An op that its regions leave out is asked of those behind
+//! ([`claim_again`]); one that it hands on, of those behind it, then of those it is like ([`claim_delegated`]).
 
+use super::claims::{Asking, CandidateId, Claims};
 use super::layout::Layouts;
-use super::port::{Claimant, LayoutNeed, StaticClaim};
+use super::port::LayoutNeed;
 use super::refusal::{Refusal, codes};
 use super::spec::{OpSpec, SpecError};
 use crate::ir::trace::origin;
-use crate::ir::{Arg, Block, Bsym, Name, Schemas, Stage, Stmt, Trace, ValueId, Who};
+use crate::ir::{Arg, Block, Bsym, Name, Stage, Stmt, Trace, ValueId, Who};
 use crate::ops::{self, OpError, Traits};
+use rustc_hash::FxHashMap;
 
 /// Name of the reserved executor: views, copies, numbers, checks.
 pub const HOST: &str = "host";
-
-/// An executor in the order, with what the config says of it.
-pub struct Candidate<'a> {
-    /// The executor.
-    pub executor: &'a dyn Claimant,
-    /// Does the config let it have the op?
-    pub permits: &'a dyn Fn(&str) -> Result<(), Refusal>,
-    /// How many claims it may still win; none: no limit.
-    pub fuel: Option<u64>,
-}
 
 /// What happened to one op.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,12 +54,34 @@ pub struct OpReport {
 pub struct Claimed {
     /// Stage `claimed`: each op has an executor or a block whose ops have.
     pub trace: Trace,
-    /// One entry an op asked, in the order of the walk. Claimed ops are in the order of execution.
+    /// One entry an op asked, in the order of the walk.
     pub reports: Vec<OpReport>,
+    /// For each statement of the trace the index of its report; those of its parts follow.
+    pub starts: Vec<usize>,
+    /// For each statement.
+    pub marks: Vec<Mark>,
     /// What is a view of what.
     pub layouts: Layouts,
-    /// How often plugins were asked by a call.
-    pub n_checks: u64,
+}
+
+/// What is known of a statement from before it was claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Who has been taken off its list.
+    pub gone: Vec<CandidateId>,
+    /// Stays in one region with the statements of the same number.
+    pub fixed: Option<u32>,
+}
+
+/// What is taken off an op's list, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Release {
+    /// The statement of the trace.
+    pub stmt: usize,
+    /// Who has it no more.
+    pub executor: CandidateId,
+    /// Why.
+    pub refusal: Refusal,
 }
 
 /// Why claiming stopped.
@@ -103,80 +120,199 @@ pub enum ClaimError {
     Spec(#[from] SpecError),
 }
 
-/// Claims every op of `trace` (flat, sizes known but for data-dependent ones). `constant_of` gives the id of a
-/// parameter, buffer or constant; `layouts` holds the strides of the trace's parameters that are not contiguous.
+/// Claims every op of `trace` (flat, sizes known but for data-dependent ones). `layouts` holds the strides of the trace's
+/// parameters that are not contiguous; `marks` has one entry for each statement.
 pub fn claim(
     mut trace: Trace,
-    order: &mut [Candidate<'_>],
-    last_resort: Option<&dyn Claimant>,
-    schemas: &dyn Schemas,
+    marks: Vec<Mark>,
+    claims: &mut Claims<'_>,
     layouts: Layouts,
-    constant_of: &dyn Fn(ValueId) -> u64,
 ) -> Result<Claimed, ClaimError> {
     let body = std::mem::take(&mut trace.body);
+    let kept = matches!(trace.stage, Stage::Claimed | Stage::Execution);
     trace.stage = Stage::Claimed;
-    let mut walk = Walk {
-        trace,
-        order,
-        last_resort,
-        schemas,
-        layouts,
-        constant_of,
-        reports: Vec::with_capacity(body.len()),
-        n_checks: 0,
-    };
+    let all = claims.all();
+    let mut layouts = layouts;
+    let mut walk = Walk::new(&mut trace, &mut layouts, claims);
+    walk.kept = kept;
     let mut claimed = Vec::with_capacity(body.len());
+    let mut starts = Vec::with_capacity(body.len());
     for stmt in body {
         if let Stmt::Op(bsym) = stmt {
-            claimed.push(Stmt::Op(walk.op(bsym, 0)?));
+            starts.push(walk.reports.len());
+            claimed.push(Stmt::Op(walk.op(bsym, 0, &all, Vec::new())?));
         }
     }
-    walk.trace.body = claimed;
-    Ok(Claimed { trace: walk.trace, reports: walk.reports, layouts: walk.layouts, n_checks: walk.n_checks })
+    let reports = walk.reports;
+    trace.body = claimed;
+    Ok(Claimed { trace, reports, starts, marks, layouts })
 }
 
-struct Walk<'a, 'b> {
-    trace: Trace,
-    order: &'a mut [Candidate<'b>],
-    last_resort: Option<&'a dyn Claimant>,
-    schemas: &'a dyn Schemas,
+/// Asks again for the ops of a flat claimed trace that were released: those behind in the order, without those who are
+/// gone. What was claimed by others stays theirs; `layouts` are those that claiming began with, since what is a view of
+/// what is found anew. A host's view that turns out to be none any more is asked for like any op.
+pub fn claim_again(
+    claimed: Claimed,
+    releases: Vec<Release>,
+    claims: &mut Claims<'_>,
     layouts: Layouts,
-    constant_of: &'a dyn Fn(ValueId) -> u64,
-    reports: Vec<OpReport>,
-    n_checks: u64,
+) -> Result<Claimed, ClaimError> {
+    let Claimed { mut trace, reports, starts, mut marks, .. } = claimed;
+    let mut released: FxHashMap<usize, Release> = releases.into_iter().map(|r| (r.stmt, r)).collect();
+    let body = std::mem::take(&mut trace.body);
+    let mut layouts = layouts;
+    let all = claims.all();
+    let mut walk = Walk::new(&mut trace, &mut layouts, claims);
+    let mut claimed_body = Vec::with_capacity(body.len());
+    // For each old report what stands in its place.
+    let mut replaced: FxHashMap<usize, Vec<OpReport>> = FxHashMap::default();
+    for (at, stmt) in body.into_iter().enumerate() {
+        let Stmt::Op(mut bsym) = stmt else { continue };
+        let old = &reports[starts[at]];
+        let view = walk.is_view_of_host(&bsym);
+        let (asking, refusals) = match released.remove(&at) {
+            Some(release) => {
+                marks[at].gone.push(release.executor);
+                marks[at].fixed = None;
+                let mut refusals = old.refusals.clone();
+                refusals.push(release.refusal);
+                (walk.claims.behind(release.executor, &marks[at].gone), refusals)
+            }
+            None if view && !walk.try_view(&bsym)? => (all.clone(), old.refusals.clone()),
+            None => {
+                let entry = ops::find(&bsym.op);
+                walk.written_value(&bsym, entry);
+                claimed_body.push(Stmt::Op(bsym));
+                continue;
+            }
+        };
+        bsym.who = None;
+        let bsym = walk.op(bsym, old.depth, &asking, refusals)?;
+        replaced.insert(starts[at], std::mem::take(&mut walk.reports));
+        claimed_body.push(Stmt::Op(bsym));
+    }
+    trace.body = claimed_body;
+    let (reports, starts) = merge(reports, &starts, replaced);
+    Ok(Claimed { trace, reports, starts, marks, layouts })
 }
 
-impl Walk<'_, '_> {
-    fn op(&mut self, mut bsym: Bsym, depth: u32) -> Result<Bsym, ClaimError> {
+/// Puts the new reports in the places of the old ones.
+fn merge(
+    reports: Vec<OpReport>,
+    starts: &[usize],
+    mut replaced: FxHashMap<usize, Vec<OpReport>>,
+) -> (Vec<OpReport>, Vec<usize>) {
+    let mut merged = Vec::with_capacity(reports.len() + replaced.len());
+    let mut moved = Vec::with_capacity(reports.len());
+    for (at, report) in reports.into_iter().enumerate() {
+        moved.push(merged.len());
+        match replaced.remove(&at) {
+            Some(new) => merged.extend(new),
+            None => merged.push(report),
+        }
+    }
+    let starts = starts.iter().map(|at| moved[*at]).collect();
+    (merged, starts)
+}
+
+/// An op handed on, as it was claimed.
+#[derive(Clone, Debug)]
+pub struct Delegated {
+    /// With its executor, or a block whose ops have one.
+    pub bsym: Bsym,
+    /// Its report, then those of its parts.
+    pub reports: Vec<OpReport>,
+    /// Results that lie in another value's memory, because the op was taken apart and yields a view.
+    pub views: Vec<(ValueId, super::Strided)>,
+}
+
+/// Claims an op that the last of `chain` hands on. `gone` are others that cannot have it any more. The layouts of its
+/// results stay off the record: see [`Delegated::views`].
+pub fn claim_delegated(
+    trace: &mut Trace,
+    layouts: &mut Layouts,
+    claims: &mut Claims<'_>,
+    bsym: &Bsym,
+    chain: &[CandidateId],
+    gone: &[CandidateId],
+) -> Result<Delegated, ClaimError> {
+    let asking = claims.delegates(chain, gone);
+    let mut bsym = bsym.clone();
+    bsym.who = None;
+    let mut walk = Walk::new(trace, layouts, claims);
+    walk.alone = true;
+    let refusals = Vec::new();
+    let bsym = walk.op(bsym, 0, &asking, refusals)?;
+    let reports = walk.reports;
+    let views =
+        bsym.defined().filter_map(|v| layouts.take(v).filter(|s| s.base != v).map(|s| (v, s))).collect();
+    Ok(Delegated { bsym, reports, views })
+}
+
+struct Walk<'w, 'a> {
+    trace: &'w mut Trace,
+    layouts: &'w mut Layouts,
+    claims: &'w mut Claims<'a>,
+    reports: Vec<OpReport>,
+    /// The trace says itself who runs what.
+    kept: bool,
+    /// The op is handed on: a fusion executor would have it as a region of one op, and fuel is not spent.
+    alone: bool,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    fn new(trace: &'w mut Trace, layouts: &'w mut Layouts, claims: &'w mut Claims<'a>) -> Walk<'w, 'a> {
+        Walk { trace, layouts, claims, reports: Vec::new(), kept: false, alone: false }
+    }
+
+    /// `refusals`: those that there are already.
+    fn op(
+        &mut self,
+        mut bsym: Bsym,
+        depth: u32,
+        asking: &Asking,
+        mut refusals: Vec<Refusal>,
+    ) -> Result<Bsym, ClaimError> {
         let entry = ops::find(&bsym.op);
         if let Some(who) = &bsym.who {
-            // A claimed trace that is run as it says (rule 16 of the trace format): kept, checked by the caller.
+            // A claimed trace that is run as it says (rule 16 of the trace format). Who is not loaded, or now refuses, is
+            // put on record; whoever needs the kernel says so.
             let executor = who.executor.clone();
+            let mut kept = (LayoutNeed::Any, Vec::new());
             if &*executor == HOST {
                 self.try_view(&bsym)?;
+                self.written_value(&bsym, entry);
+            } else if let Some(id) = self.claims.find(&executor) {
+                let spec = self.spec(&bsym)?;
+                match self.claims.takes(id, &spec) {
+                    Ok(layout) => kept.0 = layout,
+                    Err(refusal) => kept.1.push(refusal),
+                }
             }
-            self.report(&bsym, depth, Some(executor), LayoutNeed::Any, Vec::new(), entry.is_none());
+            self.report(&bsym, depth, Some(executor), kept.0, kept.1, entry.is_none());
             return Ok(bsym);
         }
         let host_op = entry.is_some_and(|op| op.host.is_some() || is_write(op));
         if host_op || self.try_view(&bsym)? {
             self.written_value(&bsym, entry);
             bsym.block = None;
-            return Ok(self.won(bsym, depth, HOST.into(), LayoutNeed::Any, Vec::new(), entry.is_none()));
+            return Ok(self.won(bsym, depth, HOST.into(), LayoutNeed::Any, refusals, entry.is_none()));
         }
-        let mut refusals = Vec::new();
-        if let Some((name, layout)) = self.ask_all(&bsym, &mut refusals)? {
+        // Who took the parts has been said already.
+        let taken_apart = self.kept && bsym.block.is_some();
+        if !taken_apart && let Some((name, layout)) = self.ask_all(&bsym, &asking.op, &mut refusals)? {
             bsym.block = None;
             return Ok(self.won(bsym, depth, name, layout, refusals, entry.is_none()));
         }
         match self.decompose(&bsym)? {
             Some(block) => {
                 self.report(&bsym, depth, None, LayoutNeed::Any, refusals, entry.is_none());
+                let parts = Asking { op: asking.parts.clone(), parts: asking.parts.clone() };
                 let mut body = Vec::with_capacity(block.body.len());
                 for stmt in block.body {
                     if let Stmt::Op(mut inner) = stmt {
                         inherit_notes(&mut inner, &bsym);
-                        body.push(Stmt::Op(self.op(inner, depth + 1)?));
+                        body.push(Stmt::Op(self.op(inner, depth + 1, &parts, Vec::new())?));
                     }
                 }
                 self.yielded_layouts(&bsym, &block.yields);
@@ -187,12 +323,18 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Is it one of the host's views (and not one of its numbers, checks or writes)?
+    fn is_view_of_host(&self, bsym: &Bsym) -> bool {
+        let of_host = bsym.who.as_ref().is_some_and(|who| &*who.executor == HOST);
+        of_host && ops::find(&bsym.op).is_some_and(|op| op.host.is_none() && !is_write(op))
+    }
+
     /// The new value of a written parameter is the value written.
     fn written_value(&mut self, bsym: &Bsym, entry: Option<&ops::Op>) {
         if let (true, Some(result), Some(source)) =
             (entry.is_some_and(is_write), bsym.defined().next(), bsym.args.first().and_then(Arg::value))
         {
-            let strided = self.layouts.of(&self.trace, source);
+            let strided = self.layouts.of(self.trace, source);
             self.layouts.set(result, strided);
         }
     }
@@ -203,57 +345,63 @@ impl Walk<'_, '_> {
             if let (Some(result), Some(yielded)) = (result, yielded.value())
                 && self.trace.ty(yielded).tensor().is_some()
             {
-                let strided = self.layouts.of(&self.trace, yielded);
+                let strided = self.layouts.of(self.trace, yielded);
                 self.layouts.set(*result, strided);
             }
         }
     }
 
     fn try_view(&mut self, bsym: &Bsym) -> Result<bool, ClaimError> {
-        let at = origin(&self.trace, bsym);
-        self.layouts.try_view(&mut self.trace, bsym).map_err(|error| ClaimError::Op { origin: at, error })
+        let at = origin(self.trace, bsym);
+        self.layouts.try_view(self.trace, bsym).map_err(|error| ClaimError::Op { origin: at, error })
     }
 
     fn decompose(&mut self, bsym: &Bsym) -> Result<Option<Block>, ClaimError> {
-        let at = origin(&self.trace, bsym);
-        ops::build::decompose(&mut self.trace, bsym).map_err(|error| ClaimError::Op { origin: at, error })
+        let at = origin(self.trace, bsym);
+        ops::build::decompose(self.trace, bsym).map_err(|error| ClaimError::Op { origin: at, error })
     }
 
-    /// The first executor in the order that accepts.
+    /// The first of `who` that accepts.
     fn ask_all(
         &mut self,
         bsym: &Bsym,
+        who: &[CandidateId],
         refusals: &mut Vec<Refusal>,
     ) -> Result<Option<(Name, LayoutNeed)>, ClaimError> {
-        if self.order.is_empty() {
+        if who.is_empty() {
             return Ok(None);
         }
         let spec = match self.spec(bsym) {
             Ok(spec) => spec,
             // A composite that cannot be put as a question is taken apart, and its parts are asked.
             Err(error) if is_composite(bsym) => {
-                let names = self.order.iter().map(|candidate| candidate.executor.name());
+                let names = who.iter().map(|at| self.claims.candidates[*at].executor.name());
                 refusals.extend(names.map(|name| Refusal::new(name, codes::NO_QUESTION, error.to_string())));
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
-        for at in 0..self.order.len() {
-            let candidate = &self.order[at];
-            let executor = candidate.executor;
-            if let Err(refusal) = (candidate.permits)(&bsym.op) {
+        for &at in who {
+            if let Err(refusal) = (self.claims.candidates[at].permits)(&bsym.op) {
                 refusals.push(refusal);
                 continue;
             }
-            match ask(executor, &spec, &mut self.n_checks) {
-                Ok(_) if candidate.fuel == Some(0) => {
-                    refusals.push(Refusal::new(executor.name(), codes::OUT_OF_FUEL, "its `fuel` is used up"));
+            let fits = self.claims.fits_region(at, self.trace, bsym, self.alone);
+            let answer = match self.claims.takes(at, &spec) {
+                Ok(layout) => fits.map(|()| layout),
+                Err(refusal) => Err(refusal),
+            };
+            let candidate = &mut self.claims.candidates[at];
+            match answer {
+                Ok(_) if candidate.fuel == Some(0) && !self.alone => {
+                    let name = candidate.executor.name();
+                    refusals.push(Refusal::new(name, codes::OUT_OF_FUEL, "its `fuel` is used up"));
                 }
                 Ok(layout) => {
-                    if let Some(fuel) = &mut self.order[at].fuel {
+                    if let (Some(fuel), false) = (&mut candidate.fuel, self.alone) {
                         *fuel -= 1;
                     }
-                    return Ok(Some((executor.name().into(), layout)));
+                    return Ok(Some((candidate.executor.name().into(), layout)));
                 }
                 Err(refusal) => refusals.push(refusal),
             }
@@ -268,12 +416,13 @@ impl Walk<'_, '_> {
         mut refusals: Vec<Refusal>,
         opaque: bool,
     ) -> Result<Bsym, ClaimError> {
-        match self.last_resort {
-            Some(executor) => {
+        match self.claims.last_resort {
+            Some(last) => {
                 let spec = self.spec(&bsym)?;
-                match ask(executor, &spec, &mut self.n_checks) {
+                match self.claims.takes(last, &spec) {
                     Ok(layout) => {
-                        return Ok(self.won(bsym, depth, executor.name().into(), layout, refusals, opaque));
+                        let name = self.claims.name(last).into();
+                        return Ok(self.won(bsym, depth, name, layout, refusals, opaque));
                     }
                     Err(refusal) => {
                         if !refusals.iter().any(|r| r.executor == refusal.executor) {
@@ -289,7 +438,7 @@ impl Walk<'_, '_> {
             _ => None,
         };
         Err(ClaimError::Unclaimed {
-            origin: origin(&self.trace, &bsym),
+            origin: origin(self.trace, &bsym),
             op: bsym.op,
             source_line,
             refusals,
@@ -298,9 +447,9 @@ impl Walk<'_, '_> {
     }
 
     fn spec(&self, bsym: &Bsym) -> Result<OpSpec, SpecError> {
-        let mut spec = OpSpec::of(&self.trace, bsym, self.schemas)?;
+        let mut spec = OpSpec::of(self.trace, bsym, self.claims.schemas)?;
         for t in &mut spec.inputs {
-            t.constant = (self.constant_of)(t.value);
+            t.constant = (self.claims.constant_of)(t.value);
         }
         Ok(spec)
     }
@@ -330,7 +479,7 @@ impl Walk<'_, '_> {
     ) {
         self.reports.push(OpReport {
             op: bsym.op.clone(),
-            origin: origin(&self.trace, bsym),
+            origin: origin(self.trace, bsym),
             value: bsym.defined().next(),
             depth,
             executor,
@@ -338,18 +487,6 @@ impl Walk<'_, '_> {
             refusals,
             opaque,
         });
-    }
-}
-
-/// Limits, then check.
-fn ask(executor: &dyn Claimant, spec: &OpSpec, n_checks: &mut u64) -> Result<LayoutNeed, Refusal> {
-    match executor.limits(spec) {
-        StaticClaim::Refused(refusal) => Err(refusal),
-        StaticClaim::Within { check: false, layout } => Ok(layout),
-        StaticClaim::Within { check: true, layout } => {
-            *n_checks += 1;
-            executor.check(spec).map(|()| layout)
-        }
     }
 }
 

@@ -45,7 +45,11 @@ fn shown<'p>(plan: &'p PlanFile, glob: Option<&Glob>) -> impl Iterator<Item = &'
 fn entry(op: &PlannedOp, paint: Paint) -> String {
     let indent = "    ".repeat(op.depth as usize);
     let owner = match &op.executor {
-        Some(executor) => paint.good(&format!("@{executor}")),
+        Some(executor) => {
+            let run_by = op.run_by.as_ref().map(|by| format!(" -> {by}")).unwrap_or_default();
+            let region = op.region.as_ref().map(|region| format!("  in {region}")).unwrap_or_default();
+            paint.good(&format!("@{executor}{run_by}{region}"))
+        }
         None => paint.dim("taken apart"),
     };
     let opaque = if op.opaque { "  opaque" } else { "" };
@@ -81,6 +85,7 @@ mod tests {
             depth: 1,
             executor: Some("reference".to_owned()),
             region: None,
+            run_by: None,
             opaque: false,
             refusals: vec![
                 refusal("sdpa", "claim::op_unknown", "not in its manifest", None),

@@ -59,8 +59,9 @@ pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let compiled = [Some(program.compiled_forward()), program.compiled_backward()];
-    let plan =
-        |compiled: &Compiled| PlanFile::of(&compiled.lowered, &compiled.first, compiled.segments.len());
+    let plan = |compiled: &Compiled| {
+        PlanFile::of(&compiled.lowered, &compiled.regions, &compiled.first, compiled.segments.len())
+    };
     let plans: Vec<PlanFile> = compiled.into_iter().flatten().map(|compiled| plan(compiled)).collect();
     let mut summary = opened.summary_of(&plans, compile, run);
     summary.saved_bytes = program.traces.saved_bytes;

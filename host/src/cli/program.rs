@@ -145,10 +145,15 @@ impl Opened {
         for (name, n) in plans.iter().flat_map(|plan| &plan.ops_by_executor) {
             *ops_by_executor.entry(name.clone()).or_insert(0) += n;
         }
+        let mut handed_on = BTreeMap::new();
+        for (name, n) in plans.iter().flat_map(|plan| &plan.handed_on) {
+            *handed_on.entry(name.clone()).or_insert(0) += n;
+        }
         let copies = || plans.iter().flat_map(|plan| &plan.copies);
         Summary {
             ops_by_executor,
-            n_regions: 0,
+            handed_on,
+            n_regions: plans.iter().map(|plan| plan.regions.len()).sum(),
             n_copies: copies().count(),
             copied_bytes: copies().map(|copy| copy.bytes).sum(),
             refused: self.host.refused().iter().map(|refused| refused.name.clone()).collect(),

@@ -66,7 +66,7 @@ fn with_gradients(
 fn at_stage(compiled: &Compiled, stage: StageArg) -> Trace {
     match stage {
         StageArg::Claimed => compiled.claimed.clone(),
-        _ => with_dels(&compiled.lowered.trace),
+        _ => with_dels(&compiled.execution()),
     }
 }
 

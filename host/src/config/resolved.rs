@@ -182,6 +182,11 @@ impl Resolved {
         loaded
     }
 
+    /// The executors that this one is like itself: real names, found and not disabled.
+    pub fn likes_of<'m>(&self, manifests: &[&'m Manifest], name: &str) -> Vec<&'m str> {
+        self.likes(&Known::new(manifests), name).collect()
+    }
+
     /// The executors that this one is like: real names, found and not disabled.
     pub(super) fn likes<'m>(
         &self,

@@ -351,6 +351,7 @@ impl<'a> Importer<'a> {
     fn higher_order(&mut self, node: &'a Node, op: &str) -> ModelResult<()> {
         match op {
             "wrap_with_set_grad_enabled" => self.set_grad_region(node),
+            "with_effects" => self.with_effects(node),
             _ => Err(ModelError::HigherOrder { place: self.place() }),
         }
     }

@@ -123,6 +123,11 @@ impl<'a> Desc<'a> {
         }
     }
 
+    /// The descriptions of the inputs; good as long as `self`.
+    pub fn input_descs(&self) -> &[raw::TensorDesc] {
+        &self.inputs
+    }
+
     fn tensor(&mut self, tensor: &TensorSpec, constant: Option<ConstantOf<'_>>) -> raw::TensorDesc {
         let dims: Vec<i64> = tensor.dims.iter().map(|dim| dim.known().unwrap_or(UNKNOWN)).collect();
         let (device_kind, device_index) = device_to_abi(&tensor.device);

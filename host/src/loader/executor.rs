@@ -6,9 +6,11 @@ use super::guard;
 use super::instance::Instance;
 use super::kernel::{Expected, LoadedKernel};
 use super::load::Recipe;
+use super::region::{self, LoweringCall, RegionText};
 use super::services;
 use crate::claim::{Claimant, LayoutNeed, OpSpec, Refusal, StaticClaim, codes};
 use crate::ir::Device;
+use crate::lower::{Lowering, RegionSpec};
 use crate::plan::{Constant, Fault, FaultKind, Kernel, KernelMaker};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -79,6 +81,12 @@ impl LoadedExecutor {
     fn note_check_fault(&self, fault: Fault) {
         *self.check_fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(fault);
         self.check_failed.store(true, Ordering::Release);
+    }
+
+    /// Whether its manifest says that it wants to propose regions.
+    pub fn proposes(&self) -> bool {
+        let named = self.manifest.needs.iter().chain(&self.manifest.uses);
+        named.into_iter().any(|id| id.to_string() == thunderhead_abi::region_1::ID)
     }
 
     /// Its own quick check of what it needs. The error is in its words.
@@ -153,6 +161,10 @@ impl Claimant for LoadedExecutor {
     }
 
     fn limits(&self, op: &OpSpec) -> StaticClaim {
+        if self.is_quarantined() {
+            let sentence = "it panicked and is quarantined";
+            return StaticClaim::Refused(Refusal::new(self.name(), codes::PLUGIN_PANICKED, sentence));
+        }
         let devices: Vec<String> = op.inputs.iter().map(|input| device_name(&input.device)).collect();
         let operands = op.inputs.iter().zip(&devices).map(|(input, device)| Operand {
             dtype: input.dtype.name(),
@@ -200,6 +212,65 @@ impl KernelMaker for LoadedExecutor {
         constant: &dyn Fn(u64) -> Option<Constant>,
     ) -> Result<Arc<dyn Kernel>, Fault> {
         Ok(Arc::new(self.make_kernel(op, constant)?))
+    }
+
+    fn lower(
+        &self,
+        lowering: &mut Lowering<'_, '_, Arc<dyn Kernel>>,
+        constant: &dyn Fn(u64) -> Option<Constant>,
+    ) -> Result<(), Fault> {
+        let instance = self.instance();
+        if instance.is_quarantined() {
+            let region = lowering.region();
+            let found = (FaultKind::Panic, "the executor panicked and is quarantined".to_owned());
+            return Err(region::fault_of(&instance, region, found));
+        }
+        let Some(table) = instance.tables.compile else {
+            let found = (FaultKind::Unsupported, "it has no compile/1".to_owned());
+            return Err(region::fault_of(&instance, lowering.region(), found));
+        };
+        let text = RegionText::new(lowering.region(), Some(constant));
+        let raw = text.raw();
+        let call = LoweringCall::new(lowering, instance.clone(), constant, self.threads);
+        services::forget_said();
+        // SAFETY: the executor is alive; the region is readable and the handle good during the call.
+        let answer = unsafe { (table.lower)(instance.handle, &raw, call.handle()) };
+        let fault = call.into_fault();
+        let judged = instance.judge(answer);
+        match (fault, judged) {
+            (_, Err(found @ (FaultKind::Panic, _))) => {
+                Err(region::fault_of(&instance, lowering.region(), found))
+            }
+            (Some(fault), _) => Err(fault),
+            (None, Err(found)) => Err(region::fault_of(&instance, lowering.region(), found)),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    fn propose(&self, region: &RegionSpec) -> Result<Option<Vec<Vec<u32>>>, Fault> {
+        let instance = self.instance();
+        if instance.is_quarantined() {
+            let found = (FaultKind::Panic, "the executor panicked and is quarantined".to_owned());
+            return Err(region::fault_of(&instance, region, found));
+        }
+        let Some(table) = instance.tables.region else { return Ok(None) };
+        let text = RegionText::new(region, None);
+        let raw = text.raw();
+        let mut lists: Vec<Vec<u32>> = Vec::new();
+        services::forget_said();
+        // SAFETY: the executor is alive; the region is readable and the list writable during the call.
+        let answer = unsafe {
+            (table.propose)(instance.handle, &raw, region::take_proposal(), (&raw mut lists).cast())
+        };
+        match instance.judge(answer) {
+            Ok(()) => Ok(Some(lists)),
+            Err((FaultKind::Unsupported, _)) => Ok(None),
+            Err(found) => Err(region::fault_of(&instance, region, found)),
+        }
+    }
+
+    fn fault(&self, op: &str, origin: &str, kind: FaultKind, message: String) -> Fault {
+        self.instance().who.fault(op, origin, kind, message)
     }
 }
 

@@ -60,6 +60,11 @@ impl LoadedKernel {
         LoadedKernel { instance, handle, op: op.op.clone(), origin: op.origin.clone(), info, outputs }
     }
 
+    /// Leaves the kernel to the plugin: it is not freed here.
+    pub fn give_back(mut self) {
+        self.handle = std::ptr::null_mut();
+    }
+
     /// Asks how much scratch it needs.
     pub fn ask_workspace(&mut self, threads: usize) -> Result<(), Fault> {
         let Some(table) = self.instance.tables.workspace else { return Ok(()) };
@@ -84,7 +89,7 @@ impl LoadedKernel {
 
 impl Drop for LoadedKernel {
     fn drop(&mut self) {
-        if !self.instance.is_quarantined() {
+        if !self.instance.is_quarantined() && !self.handle.is_null() {
             // SAFETY: alive, nothing is bound to it (that would hold it), and used for the last time.
             let answer = unsafe { (self.instance.tables.kernel.free)(self.handle) };
             let _ = self.instance.judge(answer);

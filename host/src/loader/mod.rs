@@ -18,6 +18,7 @@ pub mod inspect;
 pub mod load;
 pub mod probe;
 pub mod process;
+mod region;
 pub mod trust;
 
 mod desc;

@@ -5,6 +5,7 @@
 //! call that is under way returns.
 
 use super::desc;
+use super::region::{decompose, delegate, kernel_step, taker, temporary};
 use crate::memory::Tensor;
 use crate::plan::RunContext;
 use std::cell::RefCell;
@@ -21,6 +22,7 @@ use thunderhead_abi::error_1::{self, ErrorV1};
 use thunderhead_abi::host::HostV1;
 use thunderhead_abi::ir_1::{self, IrV1, WriteText};
 use thunderhead_abi::log_1::{self, LogV1};
+use thunderhead_abi::lower_1::{self, LowerV1};
 use thunderhead_abi::op::OpDesc;
 use thunderhead_abi::options_1::{self, OptionValue, OptionsV1, option_kind};
 use thunderhead_abi::parallel_1::{self, ChunkBody, ParallelV1};
@@ -151,7 +153,8 @@ unsafe extern "C" fn get_table(_: Handle, id: Str) -> *const c_void {
     match unsafe { id.text() } {
         Some(log_1::ID) => table!(LogV1 { max_level, log }),
         Some(error_1::ID) => table!(ErrorV1 { set, refuse }),
-        Some(ir_1::ID) => table!(IrV1 { version, op_schema, op_text }),
+        Some(ir_1::ID) => table!(IrV1 { version, op_schema, op_text, decompose, taker }),
+        Some(lower_1::ID) => table!(LowerV1 { temporary, kernel_step, delegate }),
         Some(alloc_1::ID) => table!(AllocV1 { alloc_output }),
         Some(parallel_1::ID) => table!(ParallelV1 { parallel_for }),
         Some(options_1::ID) => table!(OptionsV1 { get }),

@@ -7,21 +7,42 @@ use std::path::Path;
 use thunderhead_abi::basic::Str;
 use thunderhead_abi::bind_1::{self, BindV1};
 use thunderhead_abi::claim_1::{self, ClaimV1};
+use thunderhead_abi::compile_1::{self, CompileV1};
 use thunderhead_abi::entry::EntryV1;
 use thunderhead_abi::executor_1::{self, ExecutorV1};
 use thunderhead_abi::kernel_1::{self, KernelV1};
 use thunderhead_abi::lifecycle_1::{self, LifecycleV1};
+use thunderhead_abi::region_1::{self, RegionV1};
 use thunderhead_abi::selftest_1::{self, SelftestV1};
 use thunderhead_abi::workspace_1::{self, WorkspaceV1};
 use thunderhead_abi::{ABI_MAJOR, ABI_MINOR};
-use thunderhead_abi::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, options_1, parallel_1};
+use thunderhead_abi::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, lower_1, options_1, parallel_1};
+use thunderhead_manifest::Kind;
 
 /// Tables of plugins that this host can use.
-pub const OF_PLUGINS: [&str; 7] =
-    [executor_1::ID, claim_1::ID, kernel_1::ID, bind_1::ID, workspace_1::ID, lifecycle_1::ID, selftest_1::ID];
+pub const OF_PLUGINS: [&str; 9] = [
+    executor_1::ID,
+    claim_1::ID,
+    kernel_1::ID,
+    bind_1::ID,
+    workspace_1::ID,
+    compile_1::ID,
+    region_1::ID,
+    lifecycle_1::ID,
+    selftest_1::ID,
+];
 /// Tables that this host gives.
-pub const OF_HOST: [&str; 8] =
-    [log_1::ID, error_1::ID, ir_1::ID, alloc_1::ID, parallel_1::ID, options_1::ID, cancel_1::ID, clock_1::ID];
+pub const OF_HOST: [&str; 9] = [
+    log_1::ID,
+    error_1::ID,
+    ir_1::ID,
+    lower_1::ID,
+    alloc_1::ID,
+    parallel_1::ID,
+    options_1::ID,
+    cancel_1::ID,
+    clock_1::ID,
+];
 
 /// The tables of one plugin.
 #[derive(Clone, Copy)]
@@ -31,6 +52,8 @@ pub(super) struct Tables {
     pub claim: Option<&'static ClaimV1>,
     pub bind: Option<&'static BindV1>,
     pub workspace: Option<&'static WorkspaceV1>,
+    pub compile: Option<&'static CompileV1>,
+    pub region: Option<&'static RegionV1>,
     pub lifecycle: Option<&'static LifecycleV1>,
     pub selftest: Option<&'static SelftestV1>,
 }
@@ -86,6 +109,8 @@ pub(super) fn fetch(plugin: &FoundPlugin, entry: &'static EntryV1) -> Result<Tab
             claim: table(path, entry, claim_1::ID)?,
             bind: table(path, entry, bind_1::ID)?,
             workspace: table(path, entry, workspace_1::ID)?,
+            compile: table(path, entry, compile_1::ID)?,
+            region: table(path, entry, region_1::ID)?,
             lifecycle: table(path, entry, lifecycle_1::ID)?,
             selftest: table(path, entry, selftest_1::ID)?,
         })
@@ -102,6 +127,13 @@ fn check_claims(
     let mut claims = plugin.manifest.executors.iter().flat_map(|executor| &executor.claims);
     if tables.claim.is_none() && claims.any(|claim| claim.check) {
         return Err(missing(claim_1::ID, "a claim says `check = true`: provide the table, or drop that"));
+    }
+    let fuses = plugin.manifest.executors.iter().any(|executor| executor.kind == Kind::Fusion);
+    if tables.compile.is_none() && fuses {
+        return Err(missing(
+            compile_1::ID,
+            "an executor is of kind `fusion`: provide the table, or say `op`",
+        ));
     }
     Ok(tables)
 }

@@ -1,14 +1,14 @@
 //! Flattening.
 
-use crate::claim::{Claimed, LayoutNeed, Layouts, OpReport};
-use crate::ir::{Arg, Bsym, Name, Stage, Stmt, Trace, ValueId};
+use crate::claim::{Claimed, LayoutNeed, Layouts, Mark, OpReport};
+use crate::ir::{Arg, Bsym, Name, Stmt, Trace, ValueId};
 use crate::ops::{self, Traits};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// An execution trace without `del` lines, and what the plan must know of each of its ops.
+/// A claimed trace without composites that were taken apart.
 #[derive(Clone, Debug)]
-pub struct Lowered {
-    /// Stage `execution`; every op has an executor.
+pub struct Flat {
+    /// Every op has an executor.
     pub trace: Trace,
     /// What is a view of what, for all values of `trace`.
     pub layouts: Layouts,
@@ -25,23 +25,41 @@ pub struct Origin {
     pub report: usize,
     /// Layout that its kernel needs.
     pub layout: LayoutNeed,
+    /// What is known of it from before.
+    pub mark: Mark,
+}
+
+impl Flat {
+    /// As it was claimed, so that some of it can be claimed anew.
+    pub fn into_claimed(self) -> Claimed {
+        let Flat { trace, layouts, origins, reports } = self;
+        let starts = origins.iter().map(|o| o.report).collect();
+        let marks = origins.into_iter().map(|o| o.mark).collect();
+        Claimed { trace, reports, starts, marks, layouts }
+    }
 }
 
 /// Flattens a claimed trace.
-pub fn flatten(claimed: Claimed) -> Lowered {
-    let Claimed { mut trace, reports, layouts, .. } = claimed;
+pub fn flatten(claimed: Claimed) -> Flat {
+    let Claimed { mut trace, reports, starts, marks, layouts } = claimed;
     let body = std::mem::take(&mut trace.body);
     let mut flat = Flatten {
-        trace,
+        trace: &mut trace,
         renamed: FxHashMap::default(),
         body: Vec::with_capacity(body.len()),
         next_report: 0,
         reports: &reports,
-        layouts,
         given: FxHashSet::default(),
     };
-    flat.statements(body);
-    let Flatten { mut trace, renamed, body, layouts, given, .. } = flat;
+    let mut whole = Vec::with_capacity(body.len());
+    for ((stmt, start), mark) in body.into_iter().zip(starts).zip(marks) {
+        if let Stmt::Op(bsym) = stmt {
+            flat.next_report = start;
+            flat.op(bsym);
+            whole.resize(flat.body.len(), mark);
+        }
+    }
+    let Flatten { renamed, body, given, .. } = flat;
     for output in &mut trace.outputs {
         output.value = resolve_in(&renamed, &output.value);
     }
@@ -50,21 +68,47 @@ pub fn flatten(claimed: Claimed) -> Lowered {
             *v = *new;
         }
     }
-    trace.stage = Stage::Execution;
-    let (body, origins) = live(&trace, body);
+    let body = body
+        .into_iter()
+        .zip(whole)
+        .map(|((bsym, report, layout), mark)| (bsym, Origin { report, layout, mark }));
+    let (body, origins) = live(&trace, body.collect());
     name_apart(&mut trace, &body, &given);
     trace.body = body;
-    Lowered { trace, layouts, origins, reports }
+    Flat { trace, layouts, origins, reports }
+}
+
+/// The ops of a call that was claimed, flat: itself, or its parts. `reports` are the call's and its parts'.
+pub fn flatten_call(
+    trace: &mut Trace,
+    bsym: Bsym,
+    reports: &[OpReport],
+) -> (Vec<(Bsym, LayoutNeed)>, Vec<(ValueId, ValueId)>) {
+    let results: Vec<ValueId> = bsym.defined().collect();
+    let mut flat = Flatten {
+        trace,
+        renamed: FxHashMap::default(),
+        body: Vec::new(),
+        next_report: 0,
+        reports,
+        given: FxHashSet::default(),
+    };
+    flat.op(bsym);
+    let stands = results
+        .into_iter()
+        .filter_map(|r| flat.renamed.get(&r).and_then(Arg::value).map(|v| (r, v)))
+        .collect();
+    (flat.body.into_iter().map(|(bsym, _, layout)| (bsym, layout)).collect(), stands)
 }
 
 struct Flatten<'a> {
-    trace: Trace,
+    trace: &'a mut Trace,
     /// Results of ops taken apart, and what stands for them.
     renamed: FxHashMap<ValueId, Arg>,
-    body: Vec<(Bsym, Origin)>,
+    /// With report and layout.
+    body: Vec<(Bsym, usize, LayoutNeed)>,
     next_report: usize,
     reports: &'a [OpReport],
-    layouts: Layouts,
     /// Values that took the name of a composite's result.
     given: FxHashSet<ValueId>,
 }
@@ -86,7 +130,7 @@ impl Flatten<'_> {
             for a in bsym.args.iter_mut().chain(bsym.named.iter_mut().map(|(_, a)| a)) {
                 *a = resolve_in(&self.renamed, a);
             }
-            self.body.push((bsym, Origin { report, layout: self.reports[report].layout }));
+            self.body.push((bsym, report, self.reports[report].layout));
             return;
         }
         let Some(block) = bsym.block.take() else { return };

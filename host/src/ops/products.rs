@@ -240,6 +240,9 @@ pub static TORCH_GROUPED_MM: Op = Op {
     schema: "(a: Tensor, b: Tensor, offsets: Tensor<i32>?, *, out_dtype: dtype? = None) -> Tensor",
     level: Level::Composite(|b, call| {
         let (x, y) = (call.tensor("a")?, call.tensor("b")?);
+        if !x.dtype().is_float() {
+            return Err(call.error(format!("`a` is {}, floats are wanted", x.dtype())));
+        }
         let product = match call.opt_tensor("offsets")? {
             Some(offsets) => b.tensor("prims.grouped_mm", vec![x.arg(), y.arg(), offsets.arg()]),
             None if x.rank() == 3 && y.rank() == 3 => b.matmul(&x, &y),

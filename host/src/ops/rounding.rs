@@ -640,6 +640,8 @@ fn quantized(b: &mut Builder<'_>, call: &Call) -> Result<(Tensor, Operand, Opera
                 let t = b.reshape(&t, &[])?;
                 Operand::Tensor(b.expand(&t, x.dims())?)
             }
+            // ATen's kernels know the scale as an f32, whatever the input is.
+            Operand::Num(Num::Float(s)) => Operand::Num(Num::Float(f64::from(s as f32))),
             number => number,
         });
     }

@@ -1,12 +1,13 @@
 //! Building a plan for one segment.
 
 use super::arena::Arena;
+use super::fuse::{RegionPlan, RegionStep};
 use super::port::{Constant, Fault, Kernel, KernelMaker};
 use crate::claim::spec::{SpecArg, SpecInt};
 use crate::claim::walk::HOST;
 use crate::claim::{LayoutNeed, OpSpec, Refusal, TensorSpec};
 use crate::ir::trace::origin;
-use crate::ir::{Arg, Bsym, Dim, Dtype, Name, RoleKind, Schemas, Stmt, Symbol, Trace, ValueId};
+use crate::ir::{Arg, Bsym, Dim, Dtype, Name, NumKind, RoleKind, Schemas, Stmt, Symbol, Trace, ValueId};
 use crate::lower::Lowered;
 use crate::memory::operand::{contiguous_strides, is_contiguous};
 use crate::ops::{self, HostOp};
@@ -160,6 +161,8 @@ pub struct KernelStep {
     pub workspace: Option<BufferId>,
     /// (output, input) that the plan put in one place.
     pub in_place: Option<(usize, usize)>,
+    /// The region that it belongs to.
+    pub region: Option<usize>,
 }
 
 /// A copy that a layout forced.
@@ -250,6 +253,8 @@ pub enum PlanError {
 pub struct PlanInput<'a> {
     /// The execution trace.
     pub lowered: &'a Lowered,
+    /// For each region of the trace its steps; none where it is not in `range`.
+    pub regions: &'a [Option<Arc<RegionPlan>>],
     /// The statements to plan.
     pub range: Range<usize>,
     /// Sizes that are known.
@@ -268,6 +273,16 @@ pub struct PlanInput<'a> {
     pub needed_later: &'a [ValueId],
     /// Is it the last segment, which returns the outputs and records the writes?
     pub last: bool,
+}
+
+/// A kernel of a region's own.
+struct OwnStep<'a> {
+    region: &'a Name,
+    executor: &'a Name,
+    name: &'a Name,
+    inputs: &'a [ValueId],
+    outputs: &'a [ValueId],
+    numbers: &'a [(ValueId, NumKind)],
 }
 
 /// Builds the plan of one segment.
@@ -289,11 +304,17 @@ pub fn build(input: &PlanInput<'_>) -> Result<Plan, PlanError> {
         buffer_of: FxHashMap::default(),
         dense_of: FxHashMap::default(),
         stmt: None,
+        region: None,
     };
     for at in input.range.clone() {
         b.stmt = Some(at);
-        if let Stmt::Op(bsym) = &b.trace.body[at] {
-            b.statement(at, bsym)?;
+        match input.lowered.region_of.get(at).copied().flatten() {
+            Some(region) => b.region(region, at)?,
+            None => {
+                if let Stmt::Op(bsym) = &b.trace.body[at] {
+                    b.statement(at, bsym)?;
+                }
+            }
         }
     }
     b.stmt = None;
@@ -312,14 +333,111 @@ struct Build<'a> {
     /// Dense copies of values, made for one kernel and good for the next.
     dense_of: FxHashMap<ValueId, View>,
     stmt: Option<usize>,
+    /// The region that is being planned.
+    region: Option<usize>,
 }
 
 impl Build<'_> {
+    /// All steps of a region, where its first statement stands.
+    fn region(&mut self, number: usize, at: usize) -> Result<(), PlanError> {
+        let region = &self.input.lowered.regions[number];
+        if region.stmts.start != at {
+            return Ok(());
+        }
+        let plan = self.input.regions.get(number).cloned().flatten().ok_or_else(|| {
+            PlanError::Trace(format!("region `{}` is not lowered where it is needed", region.name))
+        })?;
+        self.region = Some(number);
+        for stmt in region.stmts.clone() {
+            // What the host does itself: numbers; views cost nothing.
+            if let Stmt::Op(bsym) = &self.trace.body[stmt]
+                && bsym.who.as_ref().is_some_and(|who| &*who.executor == HOST)
+            {
+                self.statement(stmt, bsym)?;
+            }
+        }
+        for bsym in &plan.numbers {
+            self.number_step(bsym);
+        }
+        for step in &plan.steps {
+            match step {
+                RegionStep::Own { executor, name, kernel, inputs, outputs, numbers } => {
+                    let own = OwnStep { region: &region.name, executor, name, inputs, outputs, numbers };
+                    self.own_kernel(&own, kernel.clone())?;
+                }
+                RegionStep::Op { bsym, layout } => {
+                    let who = bsym.who.as_ref().ok_or_else(|| {
+                        PlanError::Trace(format!("`{}`, which was handed on, has no executor", bsym.op))
+                    })?;
+                    self.kernel(*layout, bsym, &who.executor)?;
+                }
+                RegionStep::Copy { from, to } => self.copy_out(*from, *to, &region.executor)?,
+            }
+        }
+        self.region = None;
+        Ok(())
+    }
+
+    /// A kernel that a fusion executor has made already.
+    fn own_kernel(&mut self, own: &OwnStep<'_>, kernel: Arc<dyn Kernel>) -> Result<(), PlanError> {
+        let tensor = |v: &ValueId| {
+            let ty = self.trace.ty(*v).tensor().cloned();
+            let ty = ty.ok_or_else(|| PlanError::Trace(format!("step `{}` reads a number", own.name)))?;
+            Ok(TensorSpec {
+                value: *v,
+                dtype: ty.dtype,
+                device: ty.device.clone(),
+                dims: ty.dims.clone(),
+                strides: None,
+                constant: 0,
+            })
+        };
+        let mut spec = OpSpec {
+            op: own.region.clone(),
+            origin: own.name.clone(),
+            args: Vec::new(),
+            inputs: own.inputs.iter().map(tensor).collect::<Result<_, PlanError>>()?,
+            outputs: own.outputs.iter().map(tensor).collect::<Result<_, PlanError>>()?,
+            slots: own.numbers.to_vec(),
+        };
+        let mut inputs = Vec::with_capacity(spec.inputs.len());
+        for t in &mut spec.inputs {
+            t.constant = (self.input.constant_of)(t.value);
+            let view = self.view(t.value)?;
+            t.dims = view.dims.iter().copied().map(Dim::Known).collect();
+            t.strides = Some(view.strides.clone());
+            inputs.push(view);
+        }
+        self.add_kernel(spec, inputs, own.executor, |_| Ok(kernel))
+    }
+
+    /// A result of a region that is a view, dense in memory of its own.
+    fn copy_out(&mut self, from: ValueId, to: ValueId, executor: &Name) -> Result<(), PlanError> {
+        let from = self.view(from)?;
+        let name = self.trace.value(to).name.clone();
+        let bytes = self.bytes_of(&from.dims, from.dtype, to)?;
+        let buffer = self.buffer(Place::Unplaced, bytes, name.clone());
+        self.buffer_of.insert(to, buffer);
+        let dense = View { buffer, strides: contiguous_strides(&from.dims), offset_bytes: 0, ..from.clone() };
+        let reason = format!("{executor} leaves it as a view with strides {:?}", from.strides);
+        self.record_copy(name, bytes, "copy::region_view", reason);
+        self.step(Step::Copy { from, to: dense });
+        Ok(())
+    }
+
+    fn number_step(&mut self, bsym: &Bsym) {
+        if let Some(how @ HostOp::Number(_)) = ops::find(&bsym.op).and_then(|op| op.host) {
+            let args = bsym.args.iter().map(|a| self.number(a)).collect();
+            let results = bsym.defined().collect();
+            self.step(Step::Number { op: how, args, results, name: bsym.op.clone() });
+        }
+    }
+
     fn statement(&mut self, at: usize, bsym: &Bsym) -> Result<(), PlanError> {
         let who =
             bsym.who.as_ref().ok_or_else(|| PlanError::Trace(format!("`{}` has no executor", bsym.op)))?;
         if &*who.executor != HOST {
-            return self.kernel(at, bsym, &who.executor);
+            return self.kernel(self.input.lowered.origins[at].layout, bsym, &who.executor);
         }
         let op = ops::find(&bsym.op)
             .ok_or_else(|| PlanError::Trace(format!("the host cannot run `{}`", bsym.op)))?;
@@ -347,12 +465,11 @@ impl Build<'_> {
         }
     }
 
-    fn kernel(&mut self, at: usize, bsym: &Bsym, executor: &Name) -> Result<(), PlanError> {
+    fn kernel(&mut self, need: LayoutNeed, bsym: &Bsym, executor: &Name) -> Result<(), PlanError> {
         let maker = (self.input.executor)(executor)
             .ok_or_else(|| PlanError::NotLoaded { executor: executor.clone(), op: bsym.op.clone() })?;
         let mut spec = OpSpec::of(self.trace, bsym, self.input.schemas)?;
         self.known_sizes(&mut spec, bsym)?;
-        let need = self.input.lowered.origins[at].layout;
         let mut inputs = Vec::with_capacity(spec.inputs.len());
         for t in &mut spec.inputs {
             t.constant = (self.input.constant_of)(t.value);
@@ -365,6 +482,18 @@ impl Build<'_> {
             t.strides = Some(view.strides.clone());
             inputs.push(view);
         }
+        let constant = self.input.constant;
+        self.add_kernel(spec, inputs, executor, |spec| Ok(maker.make(spec, constant)?))
+    }
+
+    /// A kernel step, its outputs in memory of their own.
+    fn add_kernel(
+        &mut self,
+        mut spec: OpSpec,
+        inputs: Vec<View>,
+        executor: &Name,
+        make: impl FnOnce(&OpSpec) -> Result<Arc<dyn Kernel>, PlanError>,
+    ) -> Result<(), PlanError> {
         let mut outputs = Vec::with_capacity(spec.outputs.len());
         for t in &mut spec.outputs {
             let view = self.own(t)?;
@@ -375,13 +504,13 @@ impl Build<'_> {
             }
             outputs.push(view);
         }
-        let kernel = maker.make(&spec, self.input.constant)?;
+        let kernel = make(&spec)?;
         let info = kernel.info();
         let workspace = (info.workspace_bytes > 0).then(|| {
             self.buffer(
                 Place::Unplaced,
                 info.workspace_bytes as u64,
-                format!("workspace of {}", origin(self.trace, bsym)).into(),
+                format!("workspace of {}", spec.origin).into(),
             )
         });
         let restrided = self.restrided_outputs(&mut outputs, &info.output_strides);
@@ -393,6 +522,7 @@ impl Build<'_> {
             outputs,
             workspace,
             in_place: None,
+            region: self.region,
         }));
         for (from, to) in restrided {
             let bytes = view_bytes(&to);

@@ -125,6 +125,7 @@ mod tests {
             depth: 0,
             executor: executor.map(str::to_owned),
             region: None,
+            run_by: None,
             opaque: false,
             refusals: refused_by.iter().map(refusal).collect(),
         }
@@ -142,6 +143,8 @@ mod tests {
             steps: Vec::new(),
             copies: Vec::new(),
             ops_by_executor,
+            handed_on: BTreeMap::new(),
+            regions: Vec::new(),
             arena_bytes,
             peak_live_bytes: 0,
             output_bytes: 0,

@@ -5,11 +5,12 @@
 //! addresses, kernels, anything that differs between two runs of the same command.
 
 use super::build::{CopyRecord, Place, Plan, Step, View};
-use crate::claim::OpReport;
-use crate::ir::{Bsym, Trace};
-use crate::lower::Lowered;
+use super::fuse::RegionPlan;
+use crate::ir::{Bsym, Stmt};
+use crate::lower::{Lowered, Region};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Version of the form below: one up when a field changes its meaning.
 pub const FORMAT: u32 = 1;
@@ -28,8 +29,15 @@ pub struct PlanFile {
     pub steps: Vec<PlannedStep>,
     /// Copies that a layout forced.
     pub copies: Vec<PlannedCopy>,
-    /// How many ops of the execution trace each executor runs, `host` included.
+    /// How many ops of the execution trace each executor has, `host` included. An op that a fusion executor has handed on
+    /// counts as its own.
     pub ops_by_executor: BTreeMap<String, usize>,
+    /// How many of these were handed on whole, by who runs them.
+    #[serde(default)]
+    pub handed_on: BTreeMap<String, usize>,
+    /// The regions, in the order in which they run.
+    #[serde(default)]
+    pub regions: Vec<PlannedRegion>,
     /// Bytes of the arena.
     pub arena_bytes: u64,
     /// Most bytes of the arena in use at one time.
@@ -39,6 +47,21 @@ pub struct PlanFile {
     /// In how many parts the program is planned; parts behind the first wait for sizes that only the run knows, and
     /// are not in `steps`.
     pub n_segments: usize,
+}
+
+/// A region.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedRegion {
+    /// `FullFusion0`.
+    pub name: String,
+    /// Whose it is.
+    pub executor: String,
+    /// How many ops it holds, the host's views and numbers not counted.
+    pub n_ops: usize,
+    /// In how many kernels it runs; none where that is known only when it runs.
+    pub n_kernels: Option<usize>,
+    /// How many of its kernels each executor brings.
+    pub kernels_by_executor: BTreeMap<String, usize>,
 }
 
 /// One op and who has it.
@@ -56,6 +79,9 @@ pub struct PlannedOp {
     pub executor: Option<String>,
     /// The region that it is in.
     pub region: Option<String>,
+    /// Who runs it, where that is not who has it.
+    #[serde(default)]
+    pub run_by: Option<String>,
     /// Is it outside the op table?
     pub opaque: bool,
     /// Who was asked before, and why they do not take it.
@@ -94,6 +120,12 @@ pub struct PlannedStep {
     pub workspace_bytes: u64,
     /// (output, input) in one place.
     pub in_place: Option<(usize, usize)>,
+    /// The region that it is a step of.
+    #[serde(default)]
+    pub region: Option<String>,
+    /// What the executor calls it, for a kernel of a region's own.
+    #[serde(default)]
+    pub name: Option<String>,
 }
 
 /// A tensor in memory.
@@ -130,15 +162,24 @@ pub struct PlannedCopy {
 
 impl PlanFile {
     /// The plan of a lowered program and its first segment.
-    pub fn of(lowered: &Lowered, plan: &Plan, n_segments: usize) -> PlanFile {
+    pub fn of(
+        lowered: &Lowered,
+        regions: &[Option<Arc<RegionPlan>>],
+        plan: &Plan,
+        n_segments: usize,
+    ) -> PlanFile {
         let mut ops_by_executor = BTreeMap::new();
         for who in lowered.trace.ops().filter_map(|bsym| bsym.who.as_ref()) {
             *ops_by_executor.entry(who.executor.to_string()).or_insert(0) += 1;
         }
+        let mut handed_on = BTreeMap::new();
+        for who in regions.iter().flatten().flat_map(|region| region.handed_on.values()) {
+            *handed_on.entry(who.to_string()).or_insert(0) += 1;
+        }
         PlanFile {
             plan: FORMAT,
             model: lowered.trace.model.as_ref().map(ToString::to_string),
-            ops: planned_ops(&lowered.trace, &lowered.reports),
+            ops: planned_ops(lowered, regions),
             steps: plan
                 .steps
                 .iter()
@@ -147,6 +188,8 @@ impl PlanFile {
                 .collect(),
             copies: plan.copies.iter().map(planned_copy).collect(),
             ops_by_executor,
+            handed_on,
+            regions: planned_regions(lowered, regions, plan),
             arena_bytes: plan.arena_bytes,
             peak_live_bytes: plan.peak_live_bytes,
             output_bytes: plan.buffers.iter().filter(|b| b.place == Place::Fresh).map(|b| b.bytes).sum(),
@@ -161,7 +204,50 @@ impl PlanFile {
     }
 }
 
-fn planned_ops(trace: &Trace, reports: &[OpReport]) -> Vec<PlannedOp> {
+fn planned_regions(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>], plan: &Plan) -> Vec<PlannedRegion> {
+    let mut kernels: Vec<BTreeMap<String, usize>> = vec![BTreeMap::new(); lowered.regions.len()];
+    for step in &plan.steps {
+        if let Step::Kernel(kernel) = step
+            && let Some(by) = kernel.region.and_then(|region| kernels.get_mut(region))
+        {
+            *by.entry(kernel.executor.to_string()).or_insert(0) += 1;
+        }
+    }
+    let planned = |(number, region): (usize, &Region)| {
+        let own = |b: &&Bsym| b.who.as_ref().is_some_and(|who| who.executor == region.executor);
+        let n_ops = lowered.trace.body[region.stmts.clone()].iter().filter_map(Stmt::op).filter(own).count();
+        let by = std::mem::take(&mut kernels[number]);
+        let known = plans.get(number).is_some_and(Option::is_some);
+        PlannedRegion {
+            name: region.name.to_string(),
+            executor: region.executor.to_string(),
+            n_ops,
+            n_kernels: known.then(|| by.values().sum()),
+            kernels_by_executor: by,
+        }
+    };
+    lowered.regions.iter().enumerate().map(planned).collect()
+}
+
+/// For each report whose op stands in a region: the region, and who runs the op for it.
+fn in_regions(
+    lowered: &Lowered,
+    plans: &[Option<Arc<RegionPlan>>],
+) -> BTreeMap<usize, (String, Option<String>)> {
+    let mut known = BTreeMap::new();
+    for (number, region) in lowered.regions.iter().enumerate() {
+        for (place, stmt) in region.stmts.clone().enumerate() {
+            let handed_on = plans.get(number).and_then(|plan| plan.as_ref()?.handed_on.get(&place));
+            let run_by = handed_on.map(ToString::to_string);
+            known.insert(lowered.origins[stmt].report, (region.name.to_string(), run_by));
+        }
+    }
+    known
+}
+
+fn planned_ops(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>]) -> Vec<PlannedOp> {
+    let (trace, reports) = (&lowered.trace, &lowered.reports);
+    let mut in_regions = in_regions(lowered, plans);
     // Ids of the ops that the current one is a part of, and how many parts of each were seen.
     let mut parents: Vec<(String, usize)> = Vec::new();
     let mut ops = Vec::with_capacity(reports.len());
@@ -176,13 +262,15 @@ fn planned_ops(trace: &Trace, reports: &[OpReport]) -> Vec<PlannedOp> {
             None => report.value.map_or_else(|| format!("#{i}"), |value| trace.value(value).name.to_string()),
         };
         parents.push((id.clone(), 0));
+        let (region, run_by) = in_regions.remove(&i).map_or((None, None), |(region, by)| (Some(region), by));
         ops.push(PlannedOp {
             id,
             op: report.op.to_string(),
             at: report.origin.to_string(),
             depth: report.depth,
             executor: report.executor.as_ref().map(ToString::to_string),
-            region: None,
+            region,
+            run_by,
             opaque: report.opaque,
             refusals: report.refusals.iter().map(planned_refusal).collect(),
         });
@@ -222,6 +310,8 @@ fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> Planne
         outputs: Vec::new(),
         workspace_bytes: 0,
         in_place: None,
+        region: None,
+        name: None,
     };
     let kind = match step {
         Step::Kernel(kernel) => {
@@ -232,6 +322,13 @@ fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> Planne
             planned.workspace_bytes =
                 kernel.workspace.and_then(|b| plan.buffers.get(b)).map_or(0, |b| b.bytes);
             planned.in_place = kernel.in_place;
+            if let Some(region) = kernel.region {
+                planned.region = lowered.regions.get(region).map(|region| region.name.to_string());
+                let made = kernel.spec.outputs.first();
+                planned.value = made.map(|t| lowered.trace.value(t.value).name.to_string());
+                let own = planned.region.as_deref() == Some(&*kernel.spec.op);
+                planned.name = own.then(|| kernel.spec.origin.to_string());
+            }
             "kernel"
         }
         Step::Copy { from, to } => {

@@ -9,6 +9,7 @@ pub mod arena;
 pub mod build;
 pub mod diff;
 pub mod file;
+pub mod fuse;
 pub mod port;
 pub mod segment;
 
@@ -17,7 +18,8 @@ pub use build::{
     build,
 };
 pub use diff::{OpDiff, PlanDiff, TotalDiff};
-pub use file::{PlanFile, PlannedCopy, PlannedOp, PlannedRefusal, PlannedStep, PlannedView};
+pub use file::{PlanFile, PlannedCopy, PlannedOp, PlannedRefusal, PlannedRegion, PlannedStep, PlannedView};
+pub use fuse::{FuseInput, Fused, RegionPlan, RegionStep, fuse, fuse_all};
 pub use port::{
     Bound, Constant, Fault, FaultKind, Io, Kernel, KernelInfo, KernelMaker, Number, Parallel, RunContext,
 };

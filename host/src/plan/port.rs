@@ -2,6 +2,7 @@
 
 use crate::claim::{Claimant, OpSpec};
 use crate::ir::Dtype;
+use crate::lower::{Lowering, RegionSpec};
 use crate::memory::{Operand, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,6 +12,36 @@ pub trait KernelMaker: Claimant {
     /// A kernel for `op`, whose dims and strides are known. `constant` gives the data behind a constant's id.
     fn make(&self, op: &OpSpec, constant: &dyn Fn(u64) -> Option<Constant>)
     -> Result<Arc<dyn Kernel>, Fault>;
+
+    /// Gives `region`, whose dims and strides are known, its steps. A fault of kind `Unsupported` releases its ops. Only
+    /// fusion executors are asked.
+    fn lower(
+        &self,
+        region: &mut Lowering<'_, '_, Arc<dyn Kernel>>,
+        constant: &dyn Fn(u64) -> Option<Constant>,
+    ) -> Result<(), Fault> {
+        let _ = constant;
+        let name = region.region().name.to_string();
+        Err(self.fault(&name, &name, FaultKind::Unsupported, "it makes no regions".to_owned()))
+    }
+
+    /// Which parts of `region` it would rather have, by the numbers of its ops; none: as it is. Never trusted.
+    fn propose(&self, region: &RegionSpec) -> Result<Option<Vec<Vec<u32>>>, Fault> {
+        let _ = region;
+        Ok(None)
+    }
+
+    /// A fault of this executor that the host has found.
+    fn fault(&self, op: &str, origin: &str, kind: FaultKind, message: String) -> Fault {
+        Fault {
+            executor: self.name().into(),
+            plugin: self.name().into(),
+            op: op.into(),
+            origin: origin.into(),
+            kind,
+            message: message.into(),
+        }
+    }
 }
 
 /// A parameter, buffer or constant as a kernel may read it when it is made.

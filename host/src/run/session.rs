@@ -12,6 +12,7 @@ use super::numbers::{Numbers, RandomStream};
 use super::tape::{Differentiated, GradRequest};
 use super::value::Value;
 use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Symbol, Trace, Type, ValueId};
+use crate::lower::Counters;
 use crate::memory::{Bytes, Tensor, TensorError, copy_operand};
 use crate::passes::Purpose;
 use crate::plan::{Constant, Number, Parallel, PlanError, RunContext, View};
@@ -353,6 +354,7 @@ impl Session {
         let earlier = left.iter().map(|(v, t)| (*v, view_of(t))).collect();
         let input = SegmentInput {
             lowered: &compiled.lowered,
+            regions: &compiled.regions,
             segments: &compiled.segments,
             carried: &compiled.carried,
             sizes,
@@ -446,10 +448,11 @@ impl Session {
         trace: Trace,
         sizes: &FxHashMap<Symbol, i64>,
         sources: &[Option<Source>],
+        counters: &Counters,
     ) -> Result<Arc<Ready>, SessionError> {
         let params = trace.clone();
         let compiled = self.with_params(&params, sources, |info| {
-            compile_prepared(trace, sizes, &self.executors, self.schemas, info)
+            compile_prepared(trace, sizes, &self.executors, self.schemas, info, counters)
         })?;
         Ok(Arc::new(Ready { compiled: Arc::new(compiled), idle: Mutex::new(Vec::new()) }))
     }
@@ -468,6 +471,7 @@ impl Session {
             prepare(self.trace(), bindings, Purpose::Values)?,
             &bindings.sizes,
             &self.snapshot(),
+            &Counters::default(),
         )?;
         self.n_compiles.fetch_add(1, Ordering::Relaxed);
         if plans.len() == CACHED_PLANS {

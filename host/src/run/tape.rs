@@ -12,6 +12,7 @@ use super::value::Value;
 use super::{InputError, bind_inputs};
 use crate::autodiff::{self, Request};
 use crate::ir::{Dtype, Name, RoleKind, Symbol, Trace, TraceParam, Type, ValueId};
+use crate::lower::Counters;
 use crate::memory::Tensor;
 use crate::passes::Purpose;
 use crate::plan::Number;
@@ -131,6 +132,7 @@ impl Session {
             crate::passes::run(traces.forward.clone()),
             &bindings.sizes,
             &self.snapshot(),
+            &Counters::default(),
         )?;
         let program = Arc::new(Differentiated {
             traces,
@@ -168,7 +170,7 @@ impl Session {
             })
             .collect();
         let trace = crate::passes::run(backward.clone());
-        let backward = self.compile_prepared(trace, &forward.sizes, &sources)?;
+        let backward = self.compile_prepared(trace, &forward.sizes, &sources, &forward.counters)?;
         Ok((forward, backward.compiled.clone()))
     }
 
@@ -349,7 +351,8 @@ impl Tape<'_> {
             return Ok(ready.clone());
         }
         let trace = crate::passes::run(self.program.traces.backward.clone());
-        let ready = self.session.compile_prepared(trace, &self.sizes, sources)?;
+        let counters = &self.program.forward.compiled.counters;
+        let ready = self.session.compile_prepared(trace, &self.sizes, sources, counters)?;
         if self.program.backward.set(ready.clone()).is_err() {
             if resized.len() == RESIZED {
                 resized.remove(0);

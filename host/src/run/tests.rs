@@ -133,8 +133,8 @@ impl Bound for ToyBound {
 }
 
 fn order(toys: Vec<Toy>) -> Executors {
-    let entry = |t: Toy| OrderEntry { executor: Arc::new(t), permits: Arc::new(|_| Ok(())), fuel: None };
-    Executors { order: toys.into_iter().map(entry).collect(), last_resort: None }
+    let entry = |t: Toy| OrderEntry::of(Arc::new(t));
+    Executors { order: toys.into_iter().map(entry).collect(), ..Executors::default() }
 }
 
 fn session(text: &str, toys: Vec<Toy>, weights: &[(&str, Tensor)]) -> Session {

@@ -12,6 +12,7 @@ use super::numbers::Numbers;
 use super::session::{Ready, Session, SessionError, StateError, aligned};
 use super::tape::GradRequest;
 use crate::ir::{RoleKind, TensorType};
+use crate::lower::Counters;
 use crate::memory::{Tensor, copy_operand};
 use crate::ops::OpError;
 use crate::ops::optim::Optimizer;
@@ -192,7 +193,7 @@ impl Updater {
         let failed = |e: OpError| SessionError::Run(RunError::Number(e));
         let update = self.optimizer.update(&kind.ty, kind.decays, kind.first).map_err(failed)?;
         let trace = crate::passes::run(update.trace);
-        let ready = session.compile_prepared(trace, &FxHashMap::default(), sources)?;
+        let ready = session.compile_prepared(trace, &FxHashMap::default(), sources, &Counters::default())?;
         let compiled = Arc::new(Compiled { ready, step: update.step });
         self.compiled.push((kind, compiled.clone()));
         Ok(compiled)

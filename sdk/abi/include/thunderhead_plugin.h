@@ -1,4 +1,4 @@
-/* thunderhead_plugin.h: the ABI of Thunderhead plugins, version 0.1, for C.
+/* thunderhead_plugin.h: the ABI of Thunderhead plugins, version 0.2, for C.
  *
  * This file says what the Rust crate thunderhead-abi says; a test proves that names, sizes and offsets agree. What
  * each function promises is written at the Rust type of the same name (ThKernelV1 is KernelV1), and in short here.
@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 #define TH_ABI_MAJOR 0
-#define TH_ABI_MINOR 1
+#define TH_ABI_MINOR 2
 #define TH_IR_MAJOR 1
 #define TH_IR_MINOR 0
 
@@ -177,6 +177,50 @@ typedef struct ThOpDesc {
     ThArray numbers; /* of ThNumberDesc */
 } ThOpDesc;
 
+/* ---- regions: what compile/1 and region/1 see; numbers of values and ops count from 0 within one region -------- */
+
+#define TH_VALUE_INPUT 1u  /* made outside */
+#define TH_VALUE_OUTPUT 2u /* wanted outside: some step writes its base */
+#define TH_VALUE_VIEW 4u   /* a view of base: never written by a step */
+#define TH_REGION_OP_VIEW 1u      /* only a view, the host's */
+#define TH_REGION_OP_NUMBER 2u    /* works out numbers, the host's */
+#define TH_REGION_OP_COMPOSITE 4u /* ir/1 decomposes it */
+
+typedef struct ThRegionValue {
+    const ThTensorDesc *tensor;
+    uint32_t base; /* whose memory; itself where it is no view */
+    uint32_t reserved;
+    int64_t offset_elems; /* from base's first element, in elements of its own dtype */
+    uint64_t flags;
+} ThRegionValue;
+
+typedef struct ThRegionOp {
+    const ThOpDesc *op;
+    ThArray inputs;  /* of uint32_t: the value of each of op.inputs */
+    ThArray outputs; /* of uint32_t */
+    uint64_t flags;
+} ThRegionOp;
+
+typedef struct ThRegionDesc {
+    uint64_t size;
+    ThStr name;      /* FullFusion0; empty for a single op that was handed on */
+    ThArray values;  /* of ThRegionValue */
+    ThArray ops;     /* of ThRegionOp */
+    ThArray inputs;  /* of uint32_t */
+    ThArray outputs; /* of uint32_t */
+    ThArray numbers; /* of ThNumberDesc */
+} ThRegionDesc;
+
+typedef struct ThBlockDesc { /* what an op decomposes into, one level down */
+    uint64_t size;
+    uint32_t first_op;
+    uint32_t first_value;
+    ThArray ops;     /* of ThRegionOp */
+    ThArray values;  /* of ThRegionValue: those that are new */
+    ThArray yields;  /* of uint32_t: for each tensor result the value that stands for it */
+    ThArray numbers; /* of ThNumberDesc: the region's, as far as known */
+} ThBlockDesc;
+
 /* ---- the host, as one executor sees it; lives as long as the process ------------------------------------------ */
 
 typedef struct ThHostV1 {
@@ -224,6 +268,8 @@ typedef struct ThIrV1 { /* "ir/1" */
     uint64_t (*version)(ThHandle ctx);                                                     /* [any] */
     ThStatus (*op_schema)(ThHandle ctx, ThStr name, ThStr *out);                           /* [any] */
     ThStatus (*op_text)(ThHandle ctx, const ThOpDesc *op, ThWriteText write, void *to);    /* [any] */
+    ThStatus (*decompose)(ThHandle lowering, uint32_t op, const ThBlockDesc **out); /* [serial per object] */
+    ThStatus (*taker)(ThHandle lowering, uint32_t op, ThStr *out);                  /* [serial per object] */
 } ThIrV1;
 
 typedef struct ThAllocV1 { /* "alloc/1": outputs whose size the kernel decides; dtype 0: as described */
@@ -303,6 +349,23 @@ typedef struct ThKernelInfo {
     ThArray output_strides; /* of ThOutputStrides; lives as long as the kernel */
 } ThKernelInfo;
 
+typedef struct ThKernelStep {
+    uint64_t size;
+    ThStr name;
+    ThArray inputs;  /* of uint32_t: values, in the order of ThRunArgs.inputs */
+    ThArray outputs; /* of uint32_t: no views, no inputs of the region */
+    ThArray numbers; /* of uint32_t: slots of the region's numbers */
+    const ThKernelInfo *info;
+} ThKernelStep;
+
+typedef struct ThLowerV1 { /* "lower/1": steps in any order, the host sorts them */
+    uint64_t size;
+    ThStatus (*temporary)(ThHandle lowering, uint32_t dtype, const int64_t *dims, uint32_t rank,
+                          uint32_t *value);                                   /* [serial per object] */
+    ThStatus (*kernel_step)(ThHandle lowering, const ThKernelStep *step); /* [serial per object]; OK: the kernel is the host's */
+    ThStatus (*delegate)(ThHandle lowering, uint32_t op); /* [serial per object]; UNSUPPORTED: nobody takes it */
+} ThLowerV1;
+
 typedef struct ThNumber {
     uint32_t kind;
     uint32_t reserved;
@@ -349,6 +412,19 @@ typedef struct ThWorkspaceV1 { /* "workspace/1"; absent: no scratch */
     uint64_t size;
     ThStatus (*bytes)(ThHandle kernel, uint32_t threads, uint64_t *out); /* [any] */
 } ThWorkspaceV1;
+
+typedef struct ThCompileV1 { /* "compile/1": kind fusion; UNSUPPORTED: the region's ops are released */
+    uint64_t size;
+    ThStatus (*lower)(ThHandle executor, const ThRegionDesc *region, ThHandle lowering); /* [may overlap] */
+} ThCompileV1;
+
+typedef ThStatus (*ThTakeProposal)(void *to, ThArray ops); /* of uint32_t */
+
+typedef struct ThRegionV1 { /* "region/1"; absent: regions are taken as the host made them */
+    uint64_t size;
+    ThStatus (*propose)(ThHandle executor, const ThRegionDesc *region, ThTakeProposal take,
+                        void *to); /* [may overlap] */
+} ThRegionV1;
 
 typedef struct ThLifecycleV1 { /* "lifecycle/1"; absent: nothing to do at the end */
     uint64_t size;
@@ -480,7 +556,7 @@ static inline void *th_data(const ThTensorView *view) { return view->data + view
         TH_LE4(TH_ABI_MAJOR),                                                                             \
         TH_LE4(TH_ABI_MINOR),                                                                             \
         TH_LE4(TH_PANICS_NONE),                                                                           \
-        "c 0.1",                                                                                          \
+        "c 0.2",                                                                                          \
         "C " __VERSION__,                                                                                 \
         TH_TARGET};                                                                                       \
     typedef struct ThEmbeddedManifest {                                                                   \
@@ -495,7 +571,7 @@ static inline void *th_data(const ThTensorView *view) { return view->data + view
             sizeof(ThDescription),                                                                        \
             {(const uint8_t *)thunderhead_manifest.text, sizeof(manifest) - 1},                           \
             {executors, sizeof(executors) / sizeof(executors[0]), sizeof(ThStr)},                         \
-            TH_STR("c 0.1")};                                                                             \
+            TH_STR("c 0.2")};                                                                             \
         return &description;                                                                              \
     }                                                                                                     \
     TH_EXPORT const ThEntryV1 *thunderhead_entry_v1(void) {                                               \

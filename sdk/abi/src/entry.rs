@@ -7,8 +7,10 @@
 //! identical types.
 
 use crate::basic::{Array, Str};
-use crate::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, options_1, parallel_1};
-use crate::{bind_1, claim_1, executor_1, host, kernel_1, lifecycle_1, selftest_1, workspace_1};
+use crate::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, lower_1, options_1, parallel_1};
+use crate::{
+    bind_1, claim_1, compile_1, executor_1, host, kernel_1, lifecycle_1, region_1, selftest_1, workspace_1,
+};
 use abi_stable::StableAbi;
 use abi_stable::library::{LibHeader, RootModule, RootModuleResult};
 use abi_stable::package_version_strings;
@@ -46,6 +48,8 @@ pub struct Description {
 #[sabi(phantom_field(kernel_1: kernel_1::KernelV1))]
 #[sabi(phantom_field(bind_1: bind_1::BindV1))]
 #[sabi(phantom_field(workspace_1: workspace_1::WorkspaceV1))]
+#[sabi(phantom_field(compile_1: compile_1::CompileV1))]
+#[sabi(phantom_field(region_1: region_1::RegionV1))]
 #[sabi(phantom_field(lifecycle_1: lifecycle_1::LifecycleV1))]
 #[sabi(phantom_field(selftest_1: selftest_1::SelftestV1))]
 #[sabi(phantom_field(host: host::HostV1))]
@@ -55,6 +59,7 @@ pub struct Description {
 #[sabi(phantom_field(error_1: error_1::ErrorV1))]
 #[sabi(phantom_field(ir_1: ir_1::IrV1))]
 #[sabi(phantom_field(log_1: log_1::LogV1))]
+#[sabi(phantom_field(lower_1: lower_1::LowerV1))]
 #[sabi(phantom_field(options_1: options_1::OptionsV1))]
 #[sabi(phantom_field(parallel_1: parallel_1::ParallelV1))]
 pub struct EntryV1 {

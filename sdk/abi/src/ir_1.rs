@@ -2,6 +2,7 @@
 
 use crate::basic::{Handle, Status, Str};
 use crate::op::OpDesc;
+use crate::region::BlockDesc;
 use abi_stable::StableAbi;
 use std::ffi::c_void;
 
@@ -31,4 +32,11 @@ pub struct IrV1 {
     /// call that it was handed to.
     pub op_text:
         unsafe extern "C" fn(ctx: Handle, op: *const OpDesc, write: WriteText, to: *mut c_void) -> Status,
+    /// \[serial per object\] What op number `op` of the region that is being lowered decomposes into, one level down; parts
+    /// may be asked for theirs. The block lives until `lower` returns; asking again gives the same. `UNSUPPORTED` for an op
+    /// without a decomposition (a prim, an opaque op). `lowering` is the handle that `compile/1`'s `lower` was given.
+    pub decompose: unsafe extern "C" fn(lowering: Handle, op: u32, out: *mut *const BlockDesc) -> Status,
+    /// \[serial per object\] Who would run op number `op` if it were handed on: the executor's name, or that of the first of
+    /// several where it would be taken apart. The text lives until `lower` returns. `UNSUPPORTED` where nobody would.
+    pub taker: unsafe extern "C" fn(lowering: Handle, op: u32, out: *mut Str) -> Status,
 }

@@ -10,8 +10,8 @@
 //! A plugin file has three layers. The **probe** ([`probe`]) is data that is read without loading the file. The
 //! **door** ([`entry`]) is one exported function. Behind it stand **tables** of functions, one a file here, each
 //! fetched by its id `name/revision`: of the plugin [`executor_1`], [`claim_1`], [`kernel_1`], [`bind_1`],
-//! [`workspace_1`], [`lifecycle_1`], [`selftest_1`]; of the host [`host`] with [`log_1`], [`error_1`], [`ir_1`],
-//! [`alloc_1`], [`parallel_1`], [`options_1`], [`cancel_1`], [`clock_1`].
+//! [`workspace_1`], [`compile_1`], [`region_1`], [`lifecycle_1`], [`selftest_1`]; of the host [`host`] with [`log_1`],
+//! [`error_1`], [`ir_1`], [`lower_1`], [`alloc_1`], [`parallel_1`], [`options_1`], [`cancel_1`], [`clock_1`].
 //!
 //! **Threads.** Each function states one of: *\[any\]* may be called from any thread at any time, also beside itself;
 //! *\[serial per executor\]* never beside another such call with the same executor; *\[serial per object\]* never
@@ -29,12 +29,15 @@ pub mod entry;
 pub mod probe;
 
 pub mod op;
+pub mod region;
 
 pub mod bind_1;
 pub mod claim_1;
+pub mod compile_1;
 pub mod executor_1;
 pub mod kernel_1;
 pub mod lifecycle_1;
+pub mod region_1;
 pub mod selftest_1;
 pub mod workspace_1;
 
@@ -45,6 +48,7 @@ pub mod error_1;
 pub mod host;
 pub mod ir_1;
 pub mod log_1;
+pub mod lower_1;
 pub mod options_1;
 pub mod parallel_1;
 
@@ -53,7 +57,7 @@ pub use abi_stable;
 /// Major version of the ABI. A host loads plugins of its own major only; while it is 0, of its own minor only.
 pub const ABI_MAJOR: u32 = 0;
 /// Minor version of the ABI.
-pub const ABI_MINOR: u32 = 1;
+pub const ABI_MINOR: u32 = 2;
 /// Major version of the IR: the op names, schemas and meanings that an [`op::OpDesc`] speaks of.
 pub const IR_MAJOR: u32 = 1;
 /// Minor version of the IR.

@@ -43,7 +43,7 @@ pub struct Probe {
     pub abi_minor: [u8; 4],
     /// See [`panics`]; little-endian.
     pub panics: [u8; 4],
-    /// `0.1.0`, or `c 0.1` for the header.
+    /// `0.1.0`, or `c 0.2` for the header.
     pub sdk_version: [u8; 32],
     /// `rustc 1.90.0 (…)`, shown, not compared.
     pub compiler: [u8; 96],

@@ -8,6 +8,7 @@ use super::create::Create;
 use super::error::{Error, ErrorKind, Refusal};
 use super::executor::{Bound, Executor, Kernel};
 use super::op::Op;
+use super::region::{OpId, Region, Steps};
 use super::services::Services;
 use std::any::Any;
 use std::ffi::c_void;
@@ -16,12 +17,15 @@ use std::sync::Arc;
 use thunderhead_abi::basic::{Array, Handle, Status, Str, status};
 use thunderhead_abi::bind_1::{self, BindArgs, BindV1};
 use thunderhead_abi::claim_1::{self, ClaimV1};
+use thunderhead_abi::compile_1::{self, CompileV1};
 use thunderhead_abi::entry::{Description, EntryV1};
 use thunderhead_abi::executor_1::{self, ExecutorV1};
 use thunderhead_abi::host::HostV1;
 use thunderhead_abi::kernel_1::{self, InPlace, KernelInfo, KernelV1, OutputStrides, RunArgs, kernel_flags};
 use thunderhead_abi::lifecycle_1::{self, LifecycleV1};
 use thunderhead_abi::op::OpDesc;
+use thunderhead_abi::region::RegionDesc;
+use thunderhead_abi::region_1::{self, RegionV1, TakeProposal};
 use thunderhead_abi::selftest_1::{self, SelftestV1};
 use thunderhead_abi::workspace_1::{self, WorkspaceV1};
 use thunderhead_abi::{ABI_MAJOR, ABI_MINOR};
@@ -61,6 +65,8 @@ trait AnyExecutor: Send + Sync {
     fn available(&self) -> Result<(), Error>;
     fn check(&self, op: &Op<'_>) -> Result<(), Refusal>;
     fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error>;
+    fn lower_region(&self, region: &Region<'_>, steps: &mut Steps<'_>) -> Result<(), Error>;
+    fn propose_regions(&self, region: &Region<'_>) -> Result<Option<Vec<Vec<OpId>>>, Error>;
     fn selftest(&self) -> Result<(), Error>;
     fn quiesce(&self);
 }
@@ -74,6 +80,12 @@ impl<E: Executor> AnyExecutor for E {
     }
     fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
         Executor::kernel(self, op)
+    }
+    fn lower_region(&self, region: &Region<'_>, steps: &mut Steps<'_>) -> Result<(), Error> {
+        Executor::lower_region(self, region, steps)
+    }
+    fn propose_regions(&self, region: &Region<'_>) -> Result<Option<Vec<Vec<OpId>>>, Error> {
+        Executor::propose_regions(self, region)
     }
     fn selftest(&self) -> Result<(), Error> {
         Executor::selftest(self)
@@ -171,6 +183,8 @@ static KERNEL: KernelV1 = KernelV1 { size: std::mem::size_of::<KernelV1>() as u6
 static BIND: BindV1 = BindV1 { size: std::mem::size_of::<BindV1>() as u64, bind, run: run_bound, unbind };
 static WORKSPACE: WorkspaceV1 =
     WorkspaceV1 { size: std::mem::size_of::<WorkspaceV1>() as u64, bytes: workspace_bytes };
+static COMPILE: CompileV1 = CompileV1 { size: std::mem::size_of::<CompileV1>() as u64, lower };
+static REGION: RegionV1 = RegionV1 { size: std::mem::size_of::<RegionV1>() as u64, propose };
 static LIFECYCLE: LifecycleV1 = LifecycleV1 { size: std::mem::size_of::<LifecycleV1>() as u64, quiesce };
 static SELFTEST: SelftestV1 = SelftestV1 { size: std::mem::size_of::<SelftestV1>() as u64, run: selftest };
 
@@ -186,6 +200,8 @@ unsafe extern "C" fn get_table<P: Plugin>(id: Str) -> *const c_void {
         Some(kernel_1::ID) => erased(&KERNEL),
         Some(bind_1::ID) => erased(&BIND),
         Some(workspace_1::ID) => erased(&WORKSPACE),
+        Some(compile_1::ID) => erased(&COMPILE),
+        Some(region_1::ID) => erased(&REGION),
         Some(lifecycle_1::ID) => erased(&LIFECYCLE),
         Some(selftest_1::ID) => erased(&SELFTEST),
         _ => std::ptr::null(),
@@ -297,7 +313,7 @@ unsafe extern "C" fn make(executor: Handle, op: *const OpDesc, info: *mut Kernel
     })
 }
 
-fn describe_kernel(kernel: Box<dyn Kernel>, services: Arc<Services>, size: u64) -> KernelInfo {
+pub(super) fn describe_kernel(kernel: Box<dyn Kernel>, services: Arc<Services>, size: u64) -> KernelInfo {
     let flags = if kernel.size_independent() { kernel_flags::SIZE_INDEPENDENT } else { 0 };
     let in_place = kernel.in_place().into_iter();
     let in_place =
@@ -326,6 +342,50 @@ fn describe_kernel(kernel: Box<dyn Kernel>, services: Arc<Services>, size: u64) 
         output_strides: Array::new(&object.output_strides),
         kernel: Box::into_raw(object).cast(),
     }
+}
+
+/// Drops a kernel that the host did not take. Its drop may panic as any code of the author: that is the caller's to catch.
+///
+/// # Safety
+/// `kernel` comes from [`describe_kernel`] and is used for the last time.
+pub(super) unsafe fn drop_kernel(kernel: Handle) {
+    // SAFETY: by the caller's word.
+    drop(unsafe { Box::from_raw(kernel.cast::<KernelObject>()) });
+}
+
+unsafe extern "C" fn lower(executor: Handle, region: *const RegionDesc, lowering: Handle) -> Status {
+    // SAFETY: a live handle by the table's contract.
+    let instance = unsafe { instance(executor) };
+    guarded(&instance.services, || {
+        // SAFETY: filled in and readable by the table's contract, as long as this call.
+        let region = unsafe { Region::read(&*region, &instance.services, lowering) }?;
+        let mut steps = Steps::new(&instance.services, lowering)?;
+        instance.executor.lower_region(&region, &mut steps)
+    })
+}
+
+unsafe extern "C" fn propose(
+    executor: Handle,
+    region: *const RegionDesc,
+    take: TakeProposal,
+    to: *mut c_void,
+) -> Status {
+    // SAFETY: a live handle by the table's contract.
+    let instance = unsafe { instance(executor) };
+    guarded(&instance.services, || {
+        // SAFETY: filled in and readable by the table's contract, as long as this call.
+        let region = unsafe { Region::read(&*region, &instance.services, std::ptr::null_mut()) }?;
+        let proposals = instance.executor.propose_regions(&region)?;
+        let proposals = proposals.ok_or_else(|| Error::unsupported("no opinion"))?;
+        for ops in &proposals {
+            // SAFETY: the host's own function with its own argument; the list is readable during the call.
+            let answer = unsafe { (take.call)(to, Array::new(ops)) };
+            if answer != status::OK {
+                return Err(Error::new(ErrorKind::from_status(answer), "the host takes no such proposal"));
+            }
+        }
+        Ok(())
+    })
 }
 
 unsafe extern "C" fn run(kernel: Handle, args: *const RunArgs) -> Status {

@@ -4,6 +4,7 @@ use super::call::{Binding, Call};
 use super::create::Create;
 use super::error::{Error, Refusal};
 use super::op::Op;
+use super::region::{OpId, Region, Steps};
 
 /// An executor: takes ops and makes kernels for them. What it takes is declared in the manifest; [`Executor::check`]
 /// refuses what the manifest cannot say.
@@ -22,8 +23,27 @@ pub trait Executor: Send + Sync + Sized + 'static {
         Ok(())
     }
 
-    /// Makes a kernel for an op that was claimed. Dims and strides are known, constants readable.
-    fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error>;
+    /// Makes a kernel for an op that was claimed. Dims and strides are known, constants readable. Executors of kind `op`
+    /// are asked this; those of kind `fusion` lower regions instead.
+    fn kernel(&self, op: &Op<'_>) -> Result<Box<dyn Kernel>, Error> {
+        Err(Error::unsupported(format!("there is no kernel for `{}`", op.name())))
+    }
+
+    /// Turns a region into steps: own kernels over its tensors, and ops handed on. Dims and strides are known, constants
+    /// readable. An error of kind `unsupported` releases the region's ops: the executors behind are asked for them.
+    /// Executors of kind `fusion` are asked this.
+    fn lower_region(&self, region: &Region<'_>, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let _ = steps;
+        Err(Error::unsupported(format!("region `{}` cannot be lowered", region.name())))
+    }
+
+    /// Which parts of a region it would rather have as regions, as lists of ops; `None`: the region as it is. Dims may be
+    /// unknown, strides are. Ops that no list names are released. Each list must be convex: no op outside stands between
+    /// two of it. Asked only where the manifest's `uses` or `needs` names `region/1`.
+    fn propose_regions(&self, region: &Region<'_>) -> Result<Option<Vec<Vec<OpId>>>, Error> {
+        let _ = region;
+        Ok(None)
+    }
 
     /// A quick check of what the executor needs, for `doctor`.
     fn selftest(&self) -> Result<(), Error> {

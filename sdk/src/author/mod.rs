@@ -9,6 +9,8 @@ pub use element::{Bool, Element};
 mod op;
 pub(crate) use op::ints;
 pub use op::{ArgRef, Ints, Lists, Number, NumberDesc, NumberKind, Op, Strs, TensorDesc};
+mod region;
+pub use region::{Decomposition, OpId, Region, RegionOp, Step, Steps, Value, ValueId};
 mod executor;
 pub use executor::{Bound, Executor, Kernel};
 mod create;

@@ -358,9 +358,8 @@ impl<'a> Op<'a> {
 
     /// What is known of the number in `slot`. Panics past the end.
     pub fn number_desc(&self, slot: usize) -> NumberDesc {
-        let raw = self.numbers.get(slot).expect("the op has that many numbers");
-        let kind = NumberKind::from_code(raw.kind).expect("checked when the op was read");
-        NumberDesc { kind, range: (raw.lo, raw.hi) }
+        number_desc(self.numbers.get(slot).expect("the op has that many numbers"))
+            .expect("checked when the op was read")
     }
 
     /// How many numbers are known only at run.
@@ -563,7 +562,7 @@ impl fmt::Debug for Op<'_> {
 impl<'a> TensorDesc<'a> {
     /// # Safety
     /// `raw`'s pointers must be null or readable for `'a`.
-    unsafe fn read(raw: &'a raw::TensorDesc) -> Result<TensorDesc<'a>, Error> {
+    pub(crate) unsafe fn read(raw: &'a raw::TensorDesc) -> Result<TensorDesc<'a>, Error> {
         let dtype = Dtype::from_code(raw.dtype)
             .ok_or_else(|| Error::unsupported(format!("dtype {} is not known here", raw.dtype)))?;
         // SAFETY: `rank` dims by the caller's word.
@@ -655,6 +654,11 @@ impl fmt::Debug for TensorDesc<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.dims)
     }
+}
+
+/// What is known of a number; `None` for a kind that there is not.
+pub(crate) fn number_desc(raw: &raw::NumberDesc) -> Option<NumberDesc> {
+    Some(NumberDesc { kind: NumberKind::from_code(raw.kind)?, range: (raw.lo, raw.hi) })
 }
 
 /// # Safety

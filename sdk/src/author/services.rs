@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use thunderhead_abi::basic::{Handle, Status, Str, is_understood};
 use thunderhead_abi::host::HostV1;
-use thunderhead_abi::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, options_1, parallel_1};
+use thunderhead_abi::{alloc_1, cancel_1, clock_1, error_1, ir_1, log_1, lower_1, options_1, parallel_1};
 
 pub(crate) struct Services {
     pub ctx: Handle,
@@ -15,11 +15,12 @@ pub(crate) struct Services {
     log: Option<&'static log_1::LogV1>,
     error: Option<&'static error_1::ErrorV1>,
     pub options: Option<&'static options_1::OptionsV1>,
+    pub lower: Option<&'static lower_1::LowerV1>,
     pub alloc: Option<&'static alloc_1::AllocV1>,
     pub parallel: Option<&'static parallel_1::ParallelV1>,
     pub cancel: Option<&'static cancel_1::CancelV1>,
     clock: Option<&'static clock_1::ClockV1>,
-    ir: Option<&'static ir_1::IrV1>,
+    pub ir: Option<&'static ir_1::IrV1>,
 }
 
 // SAFETY: the host's context and tables may be used from any thread, as each function says.
@@ -46,6 +47,7 @@ impl Services {
                 log: table(host, log_1::ID)?,
                 error: table(host, error_1::ID)?,
                 options: table(host, options_1::ID)?,
+                lower: table(host, lower_1::ID)?,
                 alloc: table(host, alloc_1::ID)?,
                 parallel: table(host, parallel_1::ID)?,
                 cancel: table(host, cancel_1::ID)?,

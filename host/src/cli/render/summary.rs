@@ -10,8 +10,10 @@ use super::units::{bytes, count, time};
 /// What a run was.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// Ops that each executor ran, `host` included.
+    /// Ops that each executor had, `host` included.
     pub ops_by_executor: BTreeMap<String, usize>,
+    /// How many of these fusion executors handed on, by who ran them.
+    pub handed_on: BTreeMap<String, usize>,
     pub n_regions: usize,
     pub n_copies: usize,
     pub copied_bytes: u64,
@@ -38,9 +40,11 @@ impl Summary {
     /// `13 ops (pytorch 12, host 1), 0 regions, 1 copy of 4.0 KiB, no plugin refused, 1.2 ms (compiled in 3.4 ms), peak 12.0 KiB`
     pub fn line(&self) -> String {
         // Who did most comes first.
-        let mut by: Vec<_> = self.ops_by_executor.iter().collect();
-        by.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
-        let by: Vec<String> = by.into_iter().map(|(name, n)| format!("{name} {n}")).collect();
+        let by = ranked(&self.ops_by_executor);
+        let handed_on = match self.handed_on.values().sum::<usize>() {
+            0 => String::new(),
+            n => format!("; {n} handed on: {}", ranked(&self.handed_on)),
+        };
         let ops = count(self.ops_by_executor.values().sum(), "op");
         let copies = match self.n_copies {
             0 => "no copies".to_owned(),
@@ -52,8 +56,7 @@ impl Summary {
         };
         let saved = self.saved_bytes.map(|n| format!(", {} saved for the backward", bytes(n)));
         format!(
-            "{ops} ({}), {}, {copies}, {refused}, {} (compiled in {}), peak {}{}",
-            by.join(", "),
+            "{ops} ({by}{handed_on}), {}, {copies}, {refused}, {} (compiled in {}), peak {}{}",
             count(self.n_regions, "region"),
             time(self.run),
             time(self.compile),
@@ -61,6 +64,13 @@ impl Summary {
             saved.unwrap_or_default()
         )
     }
+}
+
+/// `pytorch 12, host 1`.
+fn ranked(by: &BTreeMap<String, usize>) -> String {
+    let mut by: Vec<_> = by.iter().collect();
+    by.sort_by_key(|(name, n)| (std::cmp::Reverse(**n), *name));
+    by.into_iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -71,6 +81,7 @@ mod tests {
     fn the_line_has_everything() {
         let summary = Summary {
             ops_by_executor: BTreeMap::from([("host".to_owned(), 3), ("pytorch".to_owned(), 12)]),
+            handed_on: BTreeMap::new(),
             n_regions: 0,
             n_copies: 1,
             copied_bytes: 4096,
@@ -83,6 +94,8 @@ mod tests {
         let expected = "15 ops (pytorch 12, host 3), 0 regions, 1 copy of 4.0 KiB, 1 plugin refused (acme-blas), \
                         1.2 ms (compiled in 3.4 ms), peak 12.0 KiB";
         assert_eq!(summary.line(), expected);
+        let fused = Summary { handed_on: BTreeMap::from([("sdpa".to_owned(), 2)]), ..summary.clone() };
+        assert!(fused.line().starts_with("15 ops (pytorch 12, host 3; 2 handed on: sdpa 2), 0 regions"));
         let saving = Summary { saved_bytes: Some(2048), ..summary };
         assert_eq!(saving.line(), format!("{expected}, 2.0 KiB saved for the backward"));
     }

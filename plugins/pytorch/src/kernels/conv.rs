@@ -28,7 +28,7 @@ pub static ROWS: &[Row] = &[
     call("torch.adaptive_max_pool1d", "adaptive_max_pool1d", "a out"),
     with("torch.adaptive_max_pool2d", |recipe| adaptive(recipe, "adaptive_max_pool2d", 2)),
     with("torch.adaptive_max_pool3d", |recipe| adaptive(recipe, "adaptive_max_pool3d", 3)),
-    call("torch.affine_grid", "affine_grid_generator", "theta out align_corners"),
+    with("torch.affine_grid", affine_grid),
     with("torch.avg_pool1d", |recipe| avg_pool(recipe, 1)),
     with("torch.avg_pool2d", |recipe| avg_pool(recipe, 2)),
     call(
@@ -140,6 +140,15 @@ fn spatial(recipe: &Recipe<'_>, list: &str) -> Result<usize, Refusal> {
         n @ 1..=3 => Ok(n),
         n => Err(form(format!("`{list}` names {n} dims; 1 to 3 are taken")).attribute(list)),
     }
+}
+
+/// A single row or column makes ATen ask for a number in the dtype of `theta`, which it cannot do for halves.
+fn affine_grid(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let single = recipe.op.ints("out")?.iter().skip(2).any(|n| *n == 1);
+    if single && recipe.desc("theta")?.dtype().is_half() {
+        return Err(form("halves, and a dim of the result is 1".into()).attribute("out"));
+    }
+    recipe.call("affine_grid_generator", "theta out align_corners")
 }
 
 /// One size stands for all dims; ATen wants each.

@@ -50,9 +50,6 @@ pub static ROWS: &[Row] = &[
     call("torch.renorm", "renorm", "a p axis max"),
     with("torch.rms_norm", rms_norm),
     call("torch.weight_norm", "_weight_norm", "v g axis"),
-    with("torch.rms_norm_backward", |recipe| {
-        masked(recipe, "_fused_rms_norm_backward", "g a dims rstd weight mask")
-    }),
 ];
 
 /// The kernel itself; its mean and its reciprocal deviation are dropped.

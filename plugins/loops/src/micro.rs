@@ -1,0 +1,944 @@
+//! Micro-kernels: one operation on a tile of lanes that lies in cache, as plain loops over functions without branches,
+//! compiled once for each set of instructions ([`Table`]).
+//!
+//! Every function here works on `n` lanes behind raw pointers. What each owes its caller is the same, and stated once:
+//! pointers are aligned to their type and valid for `n` lanes (for one, where a [`Shape`] or mask says that the operand is
+//! a single number), and what is written overlaps nothing that is read, but where one pointer stands for both. Only
+//! `exec.rs` calls them. Values in tiles have one of four types: `f32` (f16, bf16, f32), `f64`, `i64` (integers), `u32`
+//! (bool: 0 or all ones). Not here: where pointers come from.
+
+// One contract for all, above.
+#![allow(clippy::missing_safety_doc)]
+
+use crate::graph::Dtype;
+use crate::math::{self, Arch};
+use crate::program::Isa;
+
+/// What instructions are there beyond the target's own: nothing.
+#[derive(Clone, Copy)]
+pub struct Portable;
+/// With fused multiply-and-add.
+#[derive(Clone, Copy)]
+pub struct Fused;
+
+impl Arch for Portable {
+    const FMA: bool = false;
+}
+impl Arch for Fused {
+    const FMA: bool = true;
+}
+
+/// Which operands of a binary operation are single numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// None.
+    Lanes,
+    /// The second.
+    Right,
+    /// The first.
+    Left,
+}
+
+/// Functions of one `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Un32 {
+    Neg,
+    Abs,
+    Sqrt,
+    Rsqrt,
+    Recip,
+    Exp,
+    Log,
+    Sin,
+    Cos,
+    Tanh,
+    Erf,
+    Sigmoid,
+    Silu,
+    Gelu,
+    Floor,
+    Ceil,
+    Trunc,
+    Round,
+    Sign,
+    Square,
+    Copy,
+}
+
+/// Arithmetic of two numbers, of any type of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bin {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+}
+
+/// What only integers and bits have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IntBin {
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Fmod,
+    Remainder,
+    Pow,
+}
+
+/// Comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cmp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// Functions of three `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tern {
+    /// `a * b + c`
+    Fma,
+    /// `a * b - c`
+    MulSub,
+    /// `c - a * b`
+    NegMulAdd,
+    /// `(a - b) * c`
+    SubMul,
+    /// `(a + b) * c`
+    AddMul,
+    /// `a * b * c`
+    MulMul,
+    /// `a + c * (b - a)`, from the nearer end.
+    Lerp,
+    /// `silu(a) * b`, `c` ignored.
+    SiluMul,
+    /// `gelu(a + b) * c`
+    GeluMul,
+    /// `exp(a - b)`, `c` ignored.
+    ExpSub,
+}
+
+/// Folds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Red {
+    Sum,
+    Prod,
+    Max,
+    Min,
+    /// Sum of products of two.
+    Dot,
+}
+
+/// Partial results that a fold along lanes keeps, so that it is vector code in a fixed order.
+pub const PARTIALS: usize = 64;
+
+/// A tile's elements in memory: `rows` runs of `n` elements `stride` apart, which begin `step` apart. In a tile all lanes
+/// follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows {
+    pub n: usize,
+    pub stride: isize,
+    pub rows: usize,
+    pub step: isize,
+}
+
+impl Rows {
+    /// One run.
+    pub fn run(n: usize, stride: isize) -> Rows {
+        Rows { n, stride, rows: 1, step: 0 }
+    }
+}
+
+/// All micro-kernels for one set of instructions.
+pub struct Table {
+    pub un32: unsafe fn(Un32, *mut f32, *const f32, usize),
+    pub bin32: unsafe fn(Bin, Shape, *mut f32, *const f32, *const f32, usize),
+    pub bin64: unsafe fn(Bin, Shape, *mut f64, *const f64, *const f64, usize),
+    pub bini: unsafe fn(Bin, Shape, *mut i64, *const i64, *const i64, usize),
+    pub cmp32: unsafe fn(Cmp, Shape, *mut u32, *const f32, *const f32, usize),
+    pub cmp64: unsafe fn(Cmp, Shape, *mut u32, *const f64, *const f64, usize),
+    pub cmpi: unsafe fn(Cmp, Shape, *mut u32, *const i64, *const i64, usize),
+    pub bits: unsafe fn(IntBin, Shape, *mut u32, *const u32, *const u32, usize),
+    pub tern32: unsafe fn(Tern, u8, *mut f32, *const f32, *const f32, *const f32, usize),
+    pub sel32: unsafe fn(u8, *mut u32, *const u32, *const u32, *const u32, usize),
+    pub sel64: unsafe fn(u8, *mut u64, *const u32, *const u64, *const u64, usize),
+    pub fold32: unsafe fn(Red, *mut f32, *const f32, *const f32, usize),
+    pub lanes32: unsafe fn(Red, *mut f32, *const f32, *const f32, usize),
+    /// Rows of a run each: see [`Rows`].
+    pub load: unsafe fn(Dtype, *mut u8, *const u8, Rows),
+    pub store: unsafe fn(Dtype, *mut u8, *const u8, Rows),
+}
+
+/// The micro-kernels for a set of instructions that this machine has.
+pub fn table(wanted: Option<Isa>) -> (Isa, &'static Table) {
+    let wanted = wanted.unwrap_or(Isa::Avx512);
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx512 = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        if wanted >= Isa::Avx512 && avx2 && avx512 {
+            return (Isa::Avx512, &avx512::TABLE);
+        }
+        if wanted >= Isa::Avx2 && avx2 {
+            return (Isa::Avx2, &avx2::TABLE);
+        }
+    }
+    let _ = wanted;
+    (Isa::Portable, &portable::TABLE)
+}
+
+macro_rules! isa {
+    ($name:ident, $arch:ident $(, $features:literal)?) => {
+        mod $name {
+            use super::*;
+
+            pub static TABLE: Table = Table {
+                un32, bin32, bin64, bini, cmp32, cmp64, cmpi, bits, tern32, sel32, sel64, fold32, lanes32, load, store,
+            };
+
+            isa! { @fns $arch, [$($features)?]
+                un32(op: Un32, d: *mut f32, a: *const f32, n: usize);
+                bin32(op: Bin, shape: Shape, d: *mut f32, a: *const f32, b: *const f32, n: usize);
+                bin64(op: Bin, shape: Shape, d: *mut f64, a: *const f64, b: *const f64, n: usize);
+                bini(op: Bin, shape: Shape, d: *mut i64, a: *const i64, b: *const i64, n: usize);
+                cmp32(op: Cmp, shape: Shape, d: *mut u32, a: *const f32, b: *const f32, n: usize);
+                cmp64(op: Cmp, shape: Shape, d: *mut u32, a: *const f64, b: *const f64, n: usize);
+                cmpi(op: Cmp, shape: Shape, d: *mut u32, a: *const i64, b: *const i64, n: usize);
+                bits(op: IntBin, shape: Shape, d: *mut u32, a: *const u32, b: *const u32, n: usize);
+                tern32(op: Tern, single: u8, d: *mut f32, a: *const f32, b: *const f32, c: *const f32, n: usize);
+                sel32(single: u8, d: *mut u32, m: *const u32, a: *const u32, b: *const u32, n: usize);
+                sel64(single: u8, d: *mut u64, m: *const u32, a: *const u64, b: *const u64, n: usize);
+                fold32(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize);
+                lanes32(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize);
+                load(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
+                store(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
+            }
+        }
+    };
+    (@fns $arch:ident, $features:tt $($f:ident($($arg:ident: $t:ty),*);)*) => {
+        $( isa! { @fn $arch, $features $f($($arg: $t),*) } )*
+    };
+    (@fn $arch:ident, [$features:literal] $f:ident($($arg:ident: $t:ty),*)) => {
+        // SAFETY: the module's contract; `table` gives it out only where the processor has the features.
+        #[target_feature(enable = $features)]
+        unsafe fn $f($($arg: $t),*) {
+            unsafe { generic::$f::<$arch>($($arg),*) }
+        }
+    };
+    (@fn $arch:ident, [] $f:ident($($arg:ident: $t:ty),*)) => {
+        // SAFETY: the module's contract.
+        unsafe fn $f($($arg: $t),*) {
+            unsafe { generic::$f::<$arch>($($arg),*) }
+        }
+    };
+}
+
+isa!(portable, Portable);
+#[cfg(target_arch = "x86_64")]
+isa!(avx2, Fused, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
+#[cfg(target_arch = "x86_64")]
+isa!(avx512, Fused, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl");
+
+/// The loops, without a word on instructions: each is inlined into a function that has some.
+mod generic {
+    use super::*;
+
+    trait F1<T, R> {
+        fn f<A: Arch>(x: T) -> R;
+    }
+    trait F2<T, R> {
+        fn f<A: Arch>(x: T, y: T) -> R;
+    }
+    trait F3 {
+        fn f<A: Arch>(x: f32, y: f32, z: f32) -> f32;
+    }
+
+    macro_rules! f1 {
+        ($($name:ident: $t:ty => $r:ty = |$x:ident| $value:expr;)*) => {$(
+            struct $name;
+            impl F1<$t, $r> for $name {
+                #[inline(always)]
+                fn f<A: Arch>($x: $t) -> $r { $value }
+            }
+        )*};
+    }
+    macro_rules! f2 {
+        ($($name:ident: $t:ty => $r:ty = |$x:ident, $y:ident| $value:expr;)*) => {$(
+            struct $name;
+            impl F2<$t, $r> for $name {
+                #[inline(always)]
+                fn f<A: Arch>($x: $t, $y: $t) -> $r { $value }
+            }
+        )*};
+    }
+
+    macro_rules! f3 {
+        ($($name:ident = |$x:ident, $y:ident, $z:ident| $value:expr;)*) => {$(
+            struct $name;
+            impl F3 for $name {
+                #[inline(always)]
+                fn f<A: Arch>($x: f32, $y: f32, $z: f32) -> f32 { $value }
+            }
+        )*};
+    }
+
+    #[inline(always)]
+    unsafe fn map1<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut R, a: *const T, n: usize) {
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe { *d.add(i) = F::f::<A>(*a.add(i)) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn map2<A: Arch, T: Copy, R: Copy, F: F2<T, R>>(
+        shape: Shape,
+        d: *mut R,
+        a: *const T,
+        b: *const T,
+        n: usize,
+    ) {
+        match shape {
+            Shape::Lanes => {
+                for i in 0..n {
+                    // SAFETY: the module's contract.
+                    unsafe { *d.add(i) = F::f::<A>(*a.add(i), *b.add(i)) };
+                }
+            }
+            Shape::Right => {
+                // SAFETY: the module's contract.
+                let b = unsafe { *b };
+                for i in 0..n {
+                    // SAFETY: the module's contract.
+                    unsafe { *d.add(i) = F::f::<A>(*a.add(i), b) };
+                }
+            }
+            Shape::Left => {
+                // SAFETY: the module's contract.
+                let a = unsafe { *a };
+                for i in 0..n {
+                    // SAFETY: the module's contract.
+                    unsafe { *d.add(i) = F::f::<A>(a, *b.add(i)) };
+                }
+            }
+        }
+    }
+
+    f1! {
+        Neg: f32 => f32 = |x| -x;
+        Abs: f32 => f32 = |x| x.abs();
+        Sqrt: f32 => f32 = |x| x.sqrt();
+        Rsqrt: f32 => f32 = |x| 1.0 / x.sqrt();
+        Recip: f32 => f32 = |x| 1.0 / x;
+        Exp: f32 => f32 = |x| math::exp::<A>(x);
+        Log: f32 => f32 = |x| math::log::<A>(x);
+        Sin: f32 => f32 = |x| math::sin::<A>(x);
+        Cos: f32 => f32 = |x| math::cos::<A>(x);
+        Tanh: f32 => f32 = |x| math::tanh::<A>(x);
+        Erf: f32 => f32 = |x| math::erf::<A>(x);
+        Sigmoid: f32 => f32 = |x| math::sigmoid::<A>(x);
+        Silu: f32 => f32 = |x| math::silu::<A>(x);
+        Gelu: f32 => f32 = |x| math::gelu::<A>(x);
+        Floor: f32 => f32 = |x| x.floor();
+        Ceil: f32 => f32 = |x| x.ceil();
+        Trunc: f32 => f32 = |x| x.trunc();
+        Round: f32 => f32 = |x| x.round_ties_even();
+        Sign: f32 => f32 = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x };
+        Square: f32 => f32 = |x| x * x;
+        Same: f32 => f32 = |x| x;
+    }
+
+    /// Lanes beyond the limit of the fast path, done again.
+    #[inline(always)]
+    unsafe fn repair(d: *mut f32, a: *const f32, n: usize, f: fn(f64) -> f64) {
+        let mut largest = 0u32;
+        for i in 0..n {
+            // SAFETY: the module's contract. (Bits of magnitudes order as the numbers do, NaN above all.)
+            largest = largest.max(unsafe { (*a.add(i)).to_bits() } & 0x7fff_ffff);
+        }
+        if largest <= math::TRIG_LIMIT.to_bits() {
+            return;
+        }
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            let x = unsafe { *a.add(i) };
+            if !(x.abs() <= math::TRIG_LIMIT) {
+                // SAFETY: the module's contract.
+                unsafe { *d.add(i) = f(f64::from(x)) as f32 };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn un32<A: Arch>(op: Un32, d: *mut f32, a: *const f32, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Un32::Neg => map1::<A, _, _, Neg>(d, a, n),
+                Un32::Abs => map1::<A, _, _, Abs>(d, a, n),
+                Un32::Sqrt => map1::<A, _, _, Sqrt>(d, a, n),
+                Un32::Rsqrt => map1::<A, _, _, Rsqrt>(d, a, n),
+                Un32::Recip => map1::<A, _, _, Recip>(d, a, n),
+                Un32::Exp => map1::<A, _, _, Exp>(d, a, n),
+                Un32::Log => map1::<A, _, _, Log>(d, a, n),
+                Un32::Sin => {
+                    map1::<A, _, _, Sin>(d, a, n);
+                    repair(d, a, n, libm::sin);
+                }
+                Un32::Cos => {
+                    map1::<A, _, _, Cos>(d, a, n);
+                    repair(d, a, n, libm::cos);
+                }
+                Un32::Tanh => map1::<A, _, _, Tanh>(d, a, n),
+                Un32::Erf => map1::<A, _, _, Erf>(d, a, n),
+                Un32::Sigmoid => map1::<A, _, _, Sigmoid>(d, a, n),
+                Un32::Silu => map1::<A, _, _, Silu>(d, a, n),
+                Un32::Gelu => map1::<A, _, _, Gelu>(d, a, n),
+                Un32::Floor => map1::<A, _, _, Floor>(d, a, n),
+                Un32::Ceil => map1::<A, _, _, Ceil>(d, a, n),
+                Un32::Trunc => map1::<A, _, _, Trunc>(d, a, n),
+                Un32::Round => map1::<A, _, _, Round>(d, a, n),
+                Un32::Sign => map1::<A, _, _, Sign>(d, a, n),
+                Un32::Square => map1::<A, _, _, Square>(d, a, n),
+                Un32::Copy => map1::<A, _, _, Same>(d, a, n),
+            }
+        }
+    }
+
+    macro_rules! arithmetic {
+        ($t:ty, $module:ident, |$x:ident, $y:ident| $add:expr, $sub:expr, $mul:expr, $div:expr, $max:expr, $min:expr) => {
+            mod $module {
+                use super::*;
+                f2! {
+                    Add: $t => $t = |$x, $y| $add;
+                    Sub: $t => $t = |$x, $y| $sub;
+                    Mul: $t => $t = |$x, $y| $mul;
+                    Div: $t => $t = |$x, $y| $div;
+                    Max: $t => $t = |$x, $y| $max;
+                    Min: $t => $t = |$x, $y| $min;
+                    Eq: $t => u32 = |x, y| mask(x == y);
+                    Ne: $t => u32 = |x, y| mask(x != y);
+                    Lt: $t => u32 = |x, y| mask(x < y);
+                    Le: $t => u32 = |x, y| mask(x <= y);
+                    Gt: $t => u32 = |x, y| mask(x > y);
+                    Ge: $t => u32 = |x, y| mask(x >= y);
+                }
+
+                #[inline(always)]
+                pub unsafe fn bin<A: Arch>(
+                    op: Bin,
+                    s: Shape,
+                    d: *mut $t,
+                    a: *const $t,
+                    b: *const $t,
+                    n: usize,
+                ) {
+                    // SAFETY: the module's contract, handed on.
+                    unsafe {
+                        match op {
+                            Bin::Add => map2::<A, _, _, Add>(s, d, a, b, n),
+                            Bin::Sub => map2::<A, _, _, Sub>(s, d, a, b, n),
+                            Bin::Mul => map2::<A, _, _, Mul>(s, d, a, b, n),
+                            Bin::Div => map2::<A, _, _, Div>(s, d, a, b, n),
+                            Bin::Max => map2::<A, _, _, Max>(s, d, a, b, n),
+                            Bin::Min => map2::<A, _, _, Min>(s, d, a, b, n),
+                        }
+                    }
+                }
+
+                #[inline(always)]
+                pub unsafe fn cmp<A: Arch>(
+                    op: Cmp,
+                    s: Shape,
+                    d: *mut u32,
+                    a: *const $t,
+                    b: *const $t,
+                    n: usize,
+                ) {
+                    // SAFETY: the module's contract, handed on.
+                    unsafe {
+                        match op {
+                            Cmp::Eq => map2::<A, _, _, Eq>(s, d, a, b, n),
+                            Cmp::Ne => map2::<A, _, _, Ne>(s, d, a, b, n),
+                            Cmp::Lt => map2::<A, _, _, Lt>(s, d, a, b, n),
+                            Cmp::Le => map2::<A, _, _, Le>(s, d, a, b, n),
+                            Cmp::Gt => map2::<A, _, _, Gt>(s, d, a, b, n),
+                            Cmp::Ge => map2::<A, _, _, Ge>(s, d, a, b, n),
+                        }
+                    }
+                }
+            }
+        };
+    }
+
+    #[inline(always)]
+    fn mask(holds: bool) -> u32 {
+        if holds { u32::MAX } else { 0 }
+    }
+
+    // NaN on either side wins: a false comparison takes the second, which is NaN if the first is not.
+    arithmetic!(
+        f32,
+        of_f32,
+        |x, y| x + y,
+        x - y,
+        x * y,
+        x / y,
+        if x > y || x.is_nan() { x } else { y },
+        if x < y || x.is_nan() { x } else { y }
+    );
+    arithmetic!(
+        f64,
+        of_f64,
+        |x, y| x + y,
+        x - y,
+        x * y,
+        x / y,
+        if x > y || x.is_nan() { x } else { y },
+        if x < y || x.is_nan() { x } else { y }
+    );
+    arithmetic!(
+        i64,
+        of_i64,
+        |x, y| x.wrapping_add(y),
+        x.wrapping_sub(y),
+        x.wrapping_mul(y),
+        if y == 0 { 0 } else { x.wrapping_div(y) },
+        if x > y { x } else { y },
+        if x < y { x } else { y }
+    );
+
+    /// By one number: a quotient from the reciprocal, put right by its remainder, is the rounded one (Markstein), and three
+    /// operations take a fraction of a division's time. Zeros and infinities have no remainder that says anything.
+    #[inline(always)]
+    unsafe fn divide_by<A: Arch>(d: *mut f32, a: *const f32, b: f32, n: usize) {
+        let r = 1.0 / b;
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe {
+                let x = *a.add(i);
+                let q = x * r;
+                let rest = math::fma::<A>(-q, b, x);
+                let right = math::fma::<A>(rest, r, q);
+                let plain = rest == 0.0 || q.abs() > f32::MAX;
+                *d.add(i) = if plain { q } else { right };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn bin32<A: Arch>(op: Bin, s: Shape, d: *mut f32, a: *const f32, b: *const f32, n: usize) {
+        if A::FMA && op == Bin::Div && s == Shape::Right {
+            // SAFETY: the module's contract: one number.
+            let b = unsafe { *b };
+            if b.abs() > 1e-18 && b.abs() < 1e18 {
+                // SAFETY: the module's contract, handed on.
+                return unsafe { divide_by::<A>(d, a, b, n) };
+            }
+        }
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_f32::bin::<A>(op, s, d, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn bin64<A: Arch>(op: Bin, s: Shape, d: *mut f64, a: *const f64, b: *const f64, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_f64::bin::<A>(op, s, d, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn bini<A: Arch>(op: Bin, s: Shape, d: *mut i64, a: *const i64, b: *const i64, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_i64::bin::<A>(op, s, d, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn cmp32<A: Arch>(op: Cmp, s: Shape, d: *mut u32, a: *const f32, b: *const f32, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_f32::cmp::<A>(op, s, d, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn cmp64<A: Arch>(op: Cmp, s: Shape, d: *mut u32, a: *const f64, b: *const f64, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_f64::cmp::<A>(op, s, d, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn cmpi<A: Arch>(op: Cmp, s: Shape, d: *mut u32, a: *const i64, b: *const i64, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { of_i64::cmp::<A>(op, s, d, a, b, n) }
+    }
+
+    f2! {
+        And: u32 => u32 = |x, y| x & y;
+        Or: u32 => u32 = |x, y| x | y;
+        Xor: u32 => u32 = |x, y| x ^ y;
+    }
+
+    #[inline(always)]
+    pub unsafe fn bits<A: Arch>(op: IntBin, s: Shape, d: *mut u32, a: *const u32, b: *const u32, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                IntBin::And => map2::<A, _, _, And>(s, d, a, b, n),
+                IntBin::Or => map2::<A, _, _, Or>(s, d, a, b, n),
+                _ => map2::<A, _, _, Xor>(s, d, a, b, n),
+            }
+        }
+    }
+
+    f3! {
+        Fma3 = |x, y, z| math::fma::<A>(x, y, z);
+        MulSub = |x, y, z| math::fma::<A>(x, y, -z);
+        NegMulAdd = |x, y, z| math::fma::<A>(-x, y, z);
+        SubMul = |x, y, z| (x - y) * z;
+        AddMul = |x, y, z| (x + y) * z;
+        MulMul = |x, y, z| x * y * z;
+        Lerp = |x, y, z| {
+            let apart = y - x;
+            let near = x + z * apart;
+            let far = y - apart * (1.0 - z);
+            if z.abs() < 0.5 { near } else { far }
+        };
+        SiluMul = |x, y, z| { let _ = z; math::silu::<A>(x) * y };
+        GeluMul = |x, y, z| math::gelu::<A>(x + y) * z;
+        ExpSub = |x, y, z| { let _ = z; math::exp::<A>(x - y) };
+    }
+
+    #[inline(always)]
+    unsafe fn map3<A: Arch, F: F3>(
+        single: u8,
+        d: *mut f32,
+        a: *const f32,
+        b: *const f32,
+        c: *const f32,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match single & 7 {
+                0 => map3_of::<A, F, false, false, false>(d, a, b, c, n),
+                1 => map3_of::<A, F, true, false, false>(d, a, b, c, n),
+                2 => map3_of::<A, F, false, true, false>(d, a, b, c, n),
+                3 => map3_of::<A, F, true, true, false>(d, a, b, c, n),
+                4 => map3_of::<A, F, false, false, true>(d, a, b, c, n),
+                5 => map3_of::<A, F, true, false, true>(d, a, b, c, n),
+                6 => map3_of::<A, F, false, true, true>(d, a, b, c, n),
+                _ => map3_of::<A, F, true, true, true>(d, a, b, c, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn map3_of<A: Arch, F: F3, const X: bool, const Y: bool, const Z: bool>(
+        d: *mut f32,
+        a: *const f32,
+        b: *const f32,
+        c: *const f32,
+        n: usize,
+    ) {
+        if n == 0 {
+            return;
+        }
+        // SAFETY: the module's contract; there is a first lane.
+        let (x, y, z) = unsafe { (*a, *b, *c) };
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe {
+                let x = if X { x } else { *a.add(i) };
+                let y = if Y { y } else { *b.add(i) };
+                let z = if Z { z } else { *c.add(i) };
+                *d.add(i) = F::f::<A>(x, y, z);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn tern32<A: Arch>(
+        op: Tern,
+        single: u8,
+        d: *mut f32,
+        a: *const f32,
+        b: *const f32,
+        c: *const f32,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Tern::Fma => map3::<A, Fma3>(single, d, a, b, c, n),
+                Tern::MulSub => map3::<A, MulSub>(single, d, a, b, c, n),
+                Tern::NegMulAdd => map3::<A, NegMulAdd>(single, d, a, b, c, n),
+                Tern::SubMul => map3::<A, SubMul>(single, d, a, b, c, n),
+                Tern::AddMul => map3::<A, AddMul>(single, d, a, b, c, n),
+                Tern::MulMul => map3::<A, MulMul>(single, d, a, b, c, n),
+                Tern::Lerp => map3::<A, Lerp>(single, d, a, b, c, n),
+                Tern::SiluMul => map3::<A, SiluMul>(single, d, a, b, c, n),
+                Tern::GeluMul => map3::<A, GeluMul>(single, d, a, b, c, n),
+                Tern::ExpSub => map3::<A, ExpSub>(single, d, a, b, c, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn select<T: Copy, const X: bool, const Y: bool>(
+        d: *mut T,
+        m: *const u32,
+        a: *const T,
+        b: *const T,
+        n: usize,
+    ) {
+        if n == 0 {
+            return;
+        }
+        // SAFETY: the module's contract; there is a first lane.
+        let (x, y) = unsafe { (*a, *b) };
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe {
+                let x = if X { x } else { *a.add(i) };
+                let y = if Y { y } else { *b.add(i) };
+                *d.add(i) = if *m.add(i) != 0 { x } else { y };
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sel<T: Copy>(single: u8, d: *mut T, m: *const u32, a: *const T, b: *const T, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match single & 6 {
+                0 => select::<T, false, false>(d, m, a, b, n),
+                2 => select::<T, true, false>(d, m, a, b, n),
+                4 => select::<T, false, true>(d, m, a, b, n),
+                _ => select::<T, true, true>(d, m, a, b, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn sel32<A: Arch>(
+        single: u8,
+        d: *mut u32,
+        m: *const u32,
+        a: *const u32,
+        b: *const u32,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { sel(single, d, m, a, b, n) }
+    }
+
+    #[inline(always)]
+    pub unsafe fn sel64<A: Arch>(
+        single: u8,
+        d: *mut u64,
+        m: *const u32,
+        a: *const u64,
+        b: *const u64,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { sel(single, d, m, a, b, n) }
+    }
+
+    #[inline(always)]
+    fn fold_step<A: Arch>(op: Red, acc: f32, a: f32, b: f32) -> f32 {
+        match op {
+            Red::Sum => acc + a,
+            Red::Prod => acc * a,
+            Red::Max => {
+                if acc > a || acc.is_nan() {
+                    acc
+                } else {
+                    a
+                }
+            }
+            Red::Min => {
+                if acc < a || acc.is_nan() {
+                    acc
+                } else {
+                    a
+                }
+            }
+            Red::Dot => math::fma::<A>(a, b, acc),
+        }
+    }
+
+    /// Lane `i` joins partial `i mod PARTIALS`.
+    #[inline(always)]
+    unsafe fn fold_of<A: Arch>(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize) {
+        // SAFETY: the module's contract; `acc` has `PARTIALS` lanes.
+        let partials = unsafe { &mut *acc.cast::<[f32; PARTIALS]>() };
+        let mut state = *partials;
+        let whole = n / PARTIALS * PARTIALS;
+        let mut i = 0;
+        while i < whole {
+            for (j, state) in state.iter_mut().enumerate() {
+                // SAFETY: the module's contract.
+                *state = unsafe { fold_step::<A>(op, *state, *a.add(i + j), *b.add(i + j)) };
+            }
+            i += PARTIALS;
+        }
+        for j in 0..n - whole {
+            // SAFETY: the module's contract.
+            state[j] = unsafe { fold_step::<A>(op, state[j], *a.add(whole + j), *b.add(whole + j)) };
+        }
+        *partials = state;
+    }
+
+    /// Folds lanes into `PARTIALS` partial results. (`b` is read by `Dot` only, but must be readable.)
+    #[inline(always)]
+    pub unsafe fn fold32<A: Arch>(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize) {
+        // SAFETY: the module's contract, handed on. (The op is constant in each call, so the inner match goes away.)
+        unsafe {
+            match op {
+                Red::Sum => fold_of::<A>(Red::Sum, acc, a, a, n),
+                Red::Prod => fold_of::<A>(Red::Prod, acc, a, a, n),
+                Red::Max => fold_of::<A>(Red::Max, acc, a, a, n),
+                Red::Min => fold_of::<A>(Red::Min, acc, a, a, n),
+                Red::Dot => fold_of::<A>(Red::Dot, acc, a, b, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn lanes_of<A: Arch>(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize) {
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe { *acc.add(i) = fold_step::<A>(op, *acc.add(i), *a.add(i), *b.add(i)) };
+        }
+    }
+
+    /// Each lane joins its own result.
+    #[inline(always)]
+    pub unsafe fn lanes32<A: Arch>(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Red::Sum => lanes_of::<A>(Red::Sum, acc, a, a, n),
+                Red::Prod => lanes_of::<A>(Red::Prod, acc, a, a, n),
+                Red::Max => lanes_of::<A>(Red::Max, acc, a, a, n),
+                Red::Min => lanes_of::<A>(Red::Min, acc, a, a, n),
+                Red::Dot => lanes_of::<A>(Red::Dot, acc, a, b, n),
+            }
+        }
+    }
+
+    f1! {
+        FromBf16: u16 => f32 = |x| math::from_bf16(x);
+        FromF16: u16 => f32 = |x| math::from_f16(x);
+        Same64: f64 => f64 = |x| x;
+        SameInt: i64 => i64 = |x| x;
+        FromI32: i32 => i64 = |x| i64::from(x);
+        FromI16: i16 => i64 = |x| i64::from(x);
+        FromI8: i8 => i64 = |x| i64::from(x);
+        FromU32: u32 => i64 = |x| i64::from(x);
+        FromU16: u16 => i64 = |x| i64::from(x);
+        FromU8: u8 => i64 = |x| i64::from(x);
+        FromBool: u8 => u32 = |x| mask(x != 0);
+        ToBf16: f32 => u16 = |x| math::to_bf16(x);
+        ToF16: f32 => u16 = |x| math::to_f16(x);
+        ToI32: i64 => i32 = |x| x as i32;
+        ToI16: i64 => i16 = |x| x as i16;
+        ToI8: i64 => i8 = |x| x as i8;
+        ToBool: u32 => u8 = |x| (x & 1) as u8;
+    }
+
+    #[inline(always)]
+    unsafe fn read<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut u8, a: *const u8, rows: Rows) {
+        let (mut d, mut a) = (d.cast::<R>(), a.cast::<T>());
+        for _ in 0..rows.rows {
+            // SAFETY: the module's contract.
+            unsafe {
+                match rows.stride {
+                    1 => map1::<A, T, R, F>(d, a, rows.n),
+                    0 => {
+                        let v = F::f::<A>(*a);
+                        for i in 0..rows.n {
+                            *d.add(i) = v;
+                        }
+                    }
+                    stride => {
+                        for i in 0..rows.n {
+                            *d.add(i) = F::f::<A>(*a.offset(i as isize * stride));
+                        }
+                    }
+                }
+            }
+            d = d.wrapping_add(rows.n);
+            a = a.wrapping_offset(rows.step);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut u8, a: *const u8, rows: Rows) {
+        let (mut d, mut a) = (d.cast::<R>(), a.cast::<T>());
+        for _ in 0..rows.rows {
+            // SAFETY: the module's contract.
+            unsafe {
+                if rows.stride == 1 {
+                    map1::<A, T, R, F>(d, a, rows.n);
+                } else {
+                    for i in 0..rows.n {
+                        *d.offset(i as isize * rows.stride) = F::f::<A>(*a.add(i));
+                    }
+                }
+            }
+            d = d.wrapping_offset(rows.step);
+            a = a.wrapping_add(rows.n);
+        }
+    }
+
+    /// Elements of a dtype, as lanes of its type.
+    #[inline(always)]
+    pub unsafe fn load<A: Arch>(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match dtype {
+                Dtype::F32 => read::<A, f32, f32, Same>(d, a, rows),
+                Dtype::BF16 => read::<A, u16, f32, FromBf16>(d, a, rows),
+                Dtype::F16 => read::<A, u16, f32, FromF16>(d, a, rows),
+                Dtype::F64 => read::<A, f64, f64, Same64>(d, a, rows),
+                Dtype::I64 => read::<A, i64, i64, SameInt>(d, a, rows),
+                Dtype::I32 => read::<A, i32, i64, FromI32>(d, a, rows),
+                Dtype::I16 => read::<A, i16, i64, FromI16>(d, a, rows),
+                Dtype::I8 => read::<A, i8, i64, FromI8>(d, a, rows),
+                Dtype::U32 => read::<A, u32, i64, FromU32>(d, a, rows),
+                Dtype::U16 => read::<A, u16, i64, FromU16>(d, a, rows),
+                Dtype::U8 => read::<A, u8, i64, FromU8>(d, a, rows),
+                Dtype::Bool => read::<A, u8, u32, FromBool>(d, a, rows),
+            }
+        }
+    }
+
+    /// Lanes as elements of a dtype; integers wrap.
+    #[inline(always)]
+    pub unsafe fn store<A: Arch>(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match dtype {
+                Dtype::F32 => write::<A, f32, f32, Same>(d, a, rows),
+                Dtype::BF16 => write::<A, f32, u16, ToBf16>(d, a, rows),
+                Dtype::F16 => write::<A, f32, u16, ToF16>(d, a, rows),
+                Dtype::F64 => write::<A, f64, f64, Same64>(d, a, rows),
+                Dtype::I64 => write::<A, i64, i64, SameInt>(d, a, rows),
+                Dtype::I32 | Dtype::U32 => write::<A, i64, i32, ToI32>(d, a, rows),
+                Dtype::I16 | Dtype::U16 => write::<A, i64, i16, ToI16>(d, a, rows),
+                Dtype::I8 | Dtype::U8 => write::<A, i64, i8, ToI8>(d, a, rows),
+                Dtype::Bool => write::<A, u32, u8, ToBool>(d, a, rows),
+            }
+        }
+    }
+}
