@@ -35,18 +35,37 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 const REPEATED: &str = "of sources for one place, all get its cotangent, as in PyTorch";
 const STRAIGHT: &str = "its gradient is that of what it rounds, where that is not clamped: what it is for";
 
-/// Inputs whose gradient is not asked for, by op and index.
-const CONSTANT: &[(&str, usize, &str)] = &[
-    ("prims.zeta", 0, "no formula gives it; asking is an error, in PyTorch too"),
-    ("torch.zeta", 0, "as prims.zeta"),
+/// Inputs whose gradient is not asked for, by op and parameter.
+const CONSTANT: &[(&str, &str, &str)] = &[
+    ("prims.zeta", "a", "no formula gives it; asking is an error, in PyTorch too"),
+    ("torch.zeta", "a", "as prims.zeta"),
+    ("torch.batch_norm", "mean", RUNNING),
+    ("torch.batch_norm", "var", RUNNING),
+    ("torch.instance_norm", "mean", RUNNING),
+    ("torch.instance_norm", "var", RUNNING),
+    ("torch.native_batch_norm", "mean", RUNNING),
+    ("torch.native_batch_norm", "var", RUNNING),
 ];
 
 /// Results that have no gradient, by op and index.
-const WITHOUT: &[(&str, usize, &str)] =
-    &[("torch.scaled_dot_product_attention_lse", 1, "kept for the backward; constant in PyTorch too")];
+const WITHOUT: &[(&str, usize, &str)] = &[
+    ("torch.scaled_dot_product_attention_lse", 1, KEPT),
+    ("torch.native_layer_norm", 1, KEPT),
+    ("torch.native_layer_norm", 2, KEPT),
+    ("torch.native_group_norm", 1, KEPT),
+    ("torch.native_group_norm", 2, KEPT),
+    ("torch.native_batch_norm", 1, KEPT),
+    ("torch.native_batch_norm", 2, KEPT),
+    ("torch.native_batch_norm", 3, KEPT),
+    ("torch.native_batch_norm", 4, KEPT),
+];
+
+const KEPT: &str = "kept for the backward, or a running statistic; constant in PyTorch too";
 
 /// Differentiable ops whose gradients are tested elsewhere, or that are no function of their tensors alone.
 const UNTESTED: &[(&str, &str, &str)] = &[];
+
+const RUNNING: &str = "a running statistic: constant in PyTorch, too";
 
 /// Inputs of which one triangle is read: an element is moved together with its mirror image, and has both gradients.
 const HERMITIAN: &[&str] = &["prims.cholesky", "torch.cholesky", "torch.cholesky_ex"];
@@ -110,7 +129,10 @@ fn with_gradients(op: &Op, case: Case) -> Case {
 type Outcome = Result<usize, String>;
 
 fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
-    let constant = |n: &usize| CONSTANT.iter().any(|(name, at, _)| *name == op.name && at == n);
+    let constant = |n: &usize| {
+        let parameter = parameter(op, &case, *n);
+        CONSTANT.iter().any(|(name, of, _)| *name == op.name && parameter == Some(*of))
+    };
     let all: Vec<usize> =
         (0..case.inputs.len()).filter(|n| is_moved(&case.inputs[*n]) && !constant(n)).collect();
     if all.is_empty() {
@@ -182,6 +204,15 @@ fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
         }
     }
     Ok(n_compared)
+}
+
+/// The parameter of the op that an input of the case is given to.
+fn parameter<'a>(op: &'a Op, case: &Case, input: usize) -> Option<&'a str> {
+    let trace = &case.program.module().traces[0];
+    let value = thunderhead::ir::Arg::Value(trace.params.get(input)?.value);
+    let call = trace.body.iter().filter_map(|stmt| stmt.op()).find(|call| &*call.op == op.name)?;
+    let at = call.args.iter().position(|arg| *arg == value)?;
+    ops::table::schema_of(op).params.get(at).map(|param| &*param.name)
 }
 
 fn is_moved(value: &Value) -> bool {

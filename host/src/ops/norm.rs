@@ -73,6 +73,13 @@ pub static TORCH_NATIVE_LAYER_NORM: Op = Op {
           with dims of 1.",
     schema: "(a: Tensor, dims: dims, weight: Tensor?, bias: Tensor?, eps: num) -> (Tensor, Tensor, Tensor)",
     level: Level::Composite(|b, call| Ok(layer_norm(b, call)?.iter().map(Tensor::arg).collect())),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let mut args = vec![g.arg(), d.call.raw("a")?, d.call.raw("dims")?];
+        args.extend([d.output(1)?.arg(), d.output(2)?.arg()]);
+        args.extend([d.call.raw("weight")?, d.call.raw("bias")?, mask_of(d, &["weight", "bias"])?]);
+        norm_gradients(b, d, "torch.native_layer_norm_backward", args)
+    }),
     aten: &[Aten {
         overloads: &["native_layer_norm.default"],
         import: Import::With(import_native_layer_norm),
@@ -208,6 +215,15 @@ pub static TORCH_NATIVE_GROUP_NORM: Op = Op {
         let a = call.tensor("a")?;
         Ok(group_norm(b, call, &a)?.iter().map(Tensor::arg).collect())
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let mut args = vec![g.arg(), d.call.raw("a")?, d.output(1)?.arg(), d.output(2)?.arg()];
+        for name in ["weight", "n", "c", "hw", "groups"] {
+            args.push(d.call.raw(name)?);
+        }
+        args.push(mask_of(d, &["weight", "bias"])?);
+        norm_gradients(b, d, "torch.native_group_norm_backward", args)
+    }),
     aten: &[Aten {
         overloads: &["native_group_norm.default"],
         import: Import::With(import_native_group_norm),
@@ -249,6 +265,13 @@ pub static TORCH_BATCH_NORM: Op = Op {
     schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
              eps: num) -> Tensor",
     level: Level::Composite(|b, call| Ok(vec![batch_norm(b, call)?.out.arg()])),
+    vjp: Vjp::Augmented {
+        forward: |b, call| with_statistics(b, call, "torch.native_batch_norm", call.raw_args()),
+        backward: |b, d| {
+            let saved = statistics(d)?;
+            batch_norm_gradients(b, d, d.g()?, saved)
+        },
+    },
     aten: &[Aten { overloads: &["batch_norm.default"], import: Import::With(import_batch_norm) }],
     samples: &[
         Sample("T[2, 3, 4], T[3], T[3], T[3], T[3]{pos}, train=false, momentum=0.1, eps=1e-05"),
@@ -266,6 +289,11 @@ pub static TORCH_NATIVE_BATCH_NORM: Op = Op {
     schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
              eps: num) -> (Tensor, Tensor, Tensor, Tensor?, Tensor?)",
     level: Level::Composite(native_batch_norm),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let saved = [d.output(1)?.arg(), d.output(2)?.arg()];
+        batch_norm_gradients(b, d, g, saved)
+    }),
     aten: &[
         Aten {
             overloads: &[
@@ -382,6 +410,27 @@ fn norm_gradients(
     for (at, _) in there.iter().enumerate().filter(|(_, there)| **there) {
         all.push(grads.get(at).and_then(Arg::value).map(|v| b.as_tensor(v)).transpose()?);
     }
+    Ok(all)
+}
+
+/// Gradients of batch norm by the statistics that it saved, in training or where it is given no running ones; else by
+/// the running ones, which get no gradient, as in PyTorch.
+fn batch_norm_gradients(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    g: Tensor,
+    saved: [Arg; 2],
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let running = ["mean", "var"].map(|n| d.call.has(n));
+    let of_batch = d.call.bool("train")? || running != [true, true];
+    let mut args = vec![g.arg()];
+    for name in ["a", "weight", "mean", "var"] {
+        args.push(d.call.raw(name)?);
+    }
+    args.extend(if of_batch { saved } else { [Arg::None, Arg::None] });
+    args.extend([Arg::Bool(of_batch), d.call.raw("eps")?, mask_of(d, &["weight", "bias"])?]);
+    let mut all = norm_gradients(b, d, "torch.native_batch_norm_backward", args)?;
+    all.resize(d.tensors().len(), None);
     Ok(all)
 }
 
@@ -730,8 +779,9 @@ struct BatchNorm {
 
 fn batch_norm(b: &mut Builder<'_>, call: &Call) -> Result<BatchNorm, OpError> {
     let a = call.tensor("a")?;
-    if a.rank() < 2 {
-        return Err(call.error(format!("`a` is {}, it needs batch and channels", meta::show(a.dims()))));
+    if a.rank() < 2 || !a.dtype().is_float() {
+        let found = format!("{}{}", a.dtype(), meta::show(a.dims()));
+        return Err(call.error(format!("`a` is {found}, floats with batch and channels are wanted")));
     }
     let eps = call.num("eps")?;
     let axes = all_but_channels(a.rank());

@@ -188,7 +188,7 @@ pub static TORCH_UPSAMPLE_AA: Op = Op {
         Sample("T[1, 2, 7, 6], out=[3, 4], align_corners=false, filter=\"bilinear\""),
         Sample("T[1, 2, 7, 6], out=[3, 9], align_corners=true, filter=\"bilinear\""),
         Sample("T[2, 1, 8, 9], out=[3, 4], align_corners=false, filter=\"bicubic\""),
-        Sample("T[1, 1, 4, 5], out=[8, 1], align_corners=true, filter=\"bicubic\""),
+        Sample("T[1, 1, 4, 5], out=[8, 2], align_corners=true, filter=\"bicubic\""),
         Sample("T[1, 2, 8, 6], align_corners=false, scales=[0.5, 2.0], filter=\"bicubic\""),
     ],
     ..Op::BASE

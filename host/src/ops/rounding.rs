@@ -666,6 +666,12 @@ fn fake_quantize(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
     let q = b.maximum(&q, call.int("lo")?)?;
     let q = b.minimum(&q, call.int("hi")?)?;
     let q = b.sub(&q, zero)?;
+    // The product is rounded to f32, as ATen's kernels do, whatever the input is.
+    let q = b.to(&q, Dtype::F32)?;
+    let scale = match scale {
+        Operand::Tensor(t) => Operand::Tensor(b.to(&t, Dtype::F32)?),
+        number => number,
+    };
     let y = b.mul(&q, scale)?;
     Ok(vec![b.to(&y, dtype)?.arg()])
 }
