@@ -24,6 +24,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("prims.set_data", "", "its gradient is that of another tensor: that is what it is for"),
     ("prims.index_copy", "i64[5]", REPEATED),
     ("prims.index_copy", "i64[3]", REPEATED),
+    ("torch.setitem", "T[4, 3], f64[3], key=[i64[2]", REPEATED),
     ("torch.embedding", "padding_idx=0", "the padding row has no gradient, whatever the function does"),
     ("prims.var_mean", "T[2, 1]", "its variance is 0 / 0, and the slope of that, too, in PyTorch"),
     ("torch.kl_div", "c128 (T[2, 3], T[2, 3]{0..2}", "at 0 the logarithm of the target has no slope"),
@@ -34,15 +35,40 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 const REPEATED: &str = "of sources for one place, all get its cotangent, as in PyTorch";
 const STRAIGHT: &str = "its gradient is that of what it rounds, where that is not clamped: what it is for";
 
-/// Inputs whose gradient is not asked for, by op and index.
-const CONSTANT: &[(&str, usize, &str)] = &[
-    ("prims.zeta", 0, "no formula gives it; asking is an error, in PyTorch too"),
-    ("torch.zeta", 0, "as prims.zeta"),
+/// Inputs whose gradient is not asked for, by op and parameter.
+const CONSTANT: &[(&str, &str, &str)] = &[
+    ("prims.zeta", "a", "no formula gives it; asking is an error, in PyTorch too"),
+    ("torch.zeta", "a", "as prims.zeta"),
+    ("torch.batch_norm", "mean", RUNNING),
+    ("torch.batch_norm", "var", RUNNING),
+    ("torch.instance_norm", "mean", RUNNING),
+    ("torch.instance_norm", "var", RUNNING),
+    ("torch.native_batch_norm", "mean", RUNNING),
+    ("torch.native_batch_norm", "var", RUNNING),
 ];
 
 /// Results that have no gradient, by op and index.
-const WITHOUT: &[(&str, usize, &str)] =
-    &[("torch.scaled_dot_product_attention_lse", 1, "kept for the backward; constant in PyTorch too")];
+const WITHOUT: &[(&str, usize, &str)] = &[
+    ("torch.scaled_dot_product_attention_lse", 1, KEPT),
+    ("torch.native_layer_norm", 1, KEPT),
+    ("torch.native_layer_norm", 2, KEPT),
+    ("torch.native_group_norm", 1, KEPT),
+    ("torch.native_group_norm", 2, KEPT),
+    ("torch.native_batch_norm", 1, KEPT),
+    ("torch.native_batch_norm", 2, KEPT),
+    ("torch.native_batch_norm", 3, KEPT),
+    ("torch.native_batch_norm", 4, KEPT),
+];
+
+const KEPT: &str = "kept for the backward, or a running statistic; constant in PyTorch too";
+
+/// Differentiable ops whose gradients are tested elsewhere, or that are no function of their tensors alone.
+const UNTESTED: &[(&str, &str, &str)] = &[];
+
+const RUNNING: &str = "a running statistic: constant in PyTorch, too";
+
+/// Inputs of which one triangle is read: an element is moved together with its mirror image, and has both gradients.
+const HERMITIAN: &[&str] = &["prims.cholesky", "torch.cholesky", "torch.cholesky_ex"];
 
 /// Elements of one case that are moved one by one.
 const MOVED: usize = 48;
@@ -77,6 +103,11 @@ fn is_differentiable(op: &Op) -> bool {
         && !op.name.starts_with("num.")
 }
 
+/// Whether its results have gradients: those of control flow are the business of their traces.
+fn has_gradient(op: &Op) -> bool {
+    !op.schema.contains(": trace") && !op.samples.is_empty()
+}
+
 /// The sample with its own floating dtypes replaced by the widest.
 fn in_f64(text: &str) -> String {
     text.replace("bf16", "f64").replace("f16", "f64").replace("f32", "f64").replace("c64", "c128")
@@ -98,7 +129,10 @@ fn with_gradients(op: &Op, case: Case) -> Case {
 type Outcome = Result<usize, String>;
 
 fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
-    let constant = |n: &usize| CONSTANT.iter().any(|(name, at, _)| *name == op.name && at == n);
+    let constant = |n: &usize| {
+        let parameter = parameter(op, &case, *n);
+        CONSTANT.iter().any(|(name, of, _)| *name == op.name && parameter == Some(*of))
+    };
     let all: Vec<usize> =
         (0..case.inputs.len()).filter(|n| is_moved(&case.inputs[*n]) && !constant(n)).collect();
     if all.is_empty() {
@@ -135,11 +169,20 @@ fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
             if at % step != 0 {
                 continue;
             }
+            let mirror = if HERMITIAN.contains(&op.name) { Some(mirrored(&case.inputs[n], i)) } else { None };
+            if mirror == Some((i, -1.0)) {
+                // The diagonal of a Hermitian matrix is real.
+                continue;
+            }
+            let mirror = mirror.filter(|(at, _)| *at != i);
             let h = 1e-6 * value.abs().max(1.0);
             let sum = |value: f64| {
                 let mut inputs = case.inputs.clone();
                 let mut moved = values.clone();
                 moved[i] = value;
+                if let Some((at, sign)) = mirror {
+                    moved[at] = sign * value;
+                }
                 inputs[n] = remade(&case.inputs[n], &moved);
                 function.value(&inputs, &cotangents)
             };
@@ -149,18 +192,27 @@ fn check(host: &Host, op: &Op, case: Case, text: &str) -> Outcome {
                 // Not defined on both sides.
                 continue;
             }
+            let found = found[i] + mirror.map_or(0.0, |(at, sign)| sign * found[at]);
             let scale = expected.abs().max(above.abs()).max(1.0);
-            let off = (expected - found[i]).abs();
+            let off = (expected - found).abs();
             if off.is_nan() || off > 2e-7 * scale + 1e-9 {
                 return Err(format!(
-                    "d in{n}[{i}] (at {value:.6}) is {:.9e}, differences give {expected:.9e}",
-                    found[i]
+                    "d in{n}[{i}] (at {value:.6}) is {found:.9e}, differences give {expected:.9e}"
                 ));
             }
             n_compared += 1;
         }
     }
     Ok(n_compared)
+}
+
+/// The parameter of the op that an input of the case is given to.
+fn parameter<'a>(op: &'a Op, case: &Case, input: usize) -> Option<&'a str> {
+    let trace = &case.program.module().traces[0];
+    let value = thunderhead::ir::Arg::Value(trace.params.get(input)?.value);
+    let call = trace.body.iter().filter_map(|stmt| stmt.op()).find(|call| &*call.op == op.name)?;
+    let at = call.args.iter().position(|arg| *arg == value)?;
+    ops::table::schema_of(op).params.get(at).map(|param| &*param.name)
 }
 
 fn is_moved(value: &Value) -> bool {
@@ -170,6 +222,17 @@ fn is_moved(value: &Value) -> bool {
 /// The elements of a tensor, complex ones as two.
 fn parts(value: &Value) -> Vec<f64> {
     value.tensor().map(decoded).unwrap_or_default()
+}
+
+/// Where the part at `at` of a matrix has its mirror image, and with which sign.
+fn mirrored(value: &Value, at: usize) -> (usize, f64) {
+    let tensor = value.tensor().expect("only tensors are moved");
+    let parts = if tensor.dtype().is_complex() { 2 } else { 1 };
+    let n = *tensor.dims().last().expect("a matrix") as usize;
+    let (element, part) = (at / parts, at % parts);
+    let (matrix, row, column) = (element / (n * n), element / n % n, element % n);
+    let image = (matrix * n * n + column * n + row) * parts + part;
+    (image, if part == 1 { -1.0 } else { 1.0 })
 }
 
 fn remade(like: &Value, values: &[f64]) -> Value {
@@ -309,10 +372,21 @@ impl Report {
         }
     }
 
+    /// Differentiable ops of which no derivative was compared.
+    fn untested(&self) -> Vec<&'static str> {
+        let compared = |op: &Op| self.by_op.get(op.name).is_some_and(|n| *n > 0);
+        let excepted = |op: &Op| EXCEPTIONS.iter().chain(UNTESTED).any(|(name, _, _)| *name == op.name);
+        let all = ops::table().iter().filter(|op| is_differentiable(op) && has_gradient(op));
+        all.filter(|op| !compared(op) && !excepted(op)).map(|op| op.name).collect()
+    }
+
     fn finish(self, whole: bool) {
         println!("{} cases, {} derivatives, seed {SEED}", self.n_cases, self.n_derivatives);
         let mut text = self.faults.join("\n");
         if whole {
+            for op in self.untested() {
+                text += &format!("\nno derivative of {op} was compared");
+            }
             for (n, (op, part, _)) in EXCEPTIONS.iter().enumerate() {
                 if !self.used.contains(&n) {
                     let by = self.passed.iter().find(|(e, _)| *e == n).map_or("nothing", |(_, id)| id);

@@ -80,6 +80,8 @@ pub mod prims {
     pub const ADAPTIVE_AVG_POOL: &str = "prims.adaptive_avg_pool";
     /// `prims.adaptive_avg_pool_backward`
     pub const ADAPTIVE_AVG_POOL_BACKWARD: &str = "prims.adaptive_avg_pool_backward";
+    /// `prims.adaptive_max_pool`
+    pub const ADAPTIVE_MAX_POOL: &str = "prims.adaptive_max_pool";
     /// `prims.add`
     pub const ADD: &str = "prims.add";
     /// `prims.amax`
@@ -130,6 +132,8 @@ pub mod prims {
     pub const CEIL: &str = "prims.ceil";
     /// `prims.check`
     pub const CHECK: &str = "prims.check";
+    /// `prims.cholesky`
+    pub const CHOLESKY: &str = "prims.cholesky";
     /// `prims.clone`
     pub const CLONE: &str = "prims.clone";
     /// `prims.comment`
@@ -190,6 +194,12 @@ pub mod prims {
     pub const EXP2: &str = "prims.exp2";
     /// `prims.expm1`
     pub const EXPM1: &str = "prims.expm1";
+    /// `prims.fft_c2c`
+    pub const FFT_C2C: &str = "prims.fft_c2c";
+    /// `prims.fft_c2r`
+    pub const FFT_C2R: &str = "prims.fft_c2r";
+    /// `prims.fft_r2c`
+    pub const FFT_R2C: &str = "prims.fft_r2c";
     /// `prims.flip`
     pub const FLIP: &str = "prims.flip";
     /// `prims.floor`
@@ -208,6 +218,8 @@ pub mod prims {
     pub const GE: &str = "prims.ge";
     /// `prims.get_grad`
     pub const GET_GRAD: &str = "prims.get_grad";
+    /// `prims.grouped_mm`
+    pub const GROUPED_MM: &str = "prims.grouped_mm";
     /// `prims.gt`
     pub const GT: &str = "prims.gt";
     /// `prims.imag`
@@ -258,6 +270,8 @@ pub mod prims {
     pub const MINIMUM: &str = "prims.minimum";
     /// `prims.mul`
     pub const MUL: &str = "prims.mul";
+    /// `prims.multinomial_philox`
+    pub const MULTINOMIAL_PHILOX: &str = "prims.multinomial_philox";
     /// `prims.ndtri`
     pub const NDTRI: &str = "prims.ndtri";
     /// `prims.ne`
@@ -284,6 +298,8 @@ pub mod prims {
     pub const RANDINT_PHILOX: &str = "prims.randint_philox";
     /// `prims.randn_philox`
     pub const RANDN_PHILOX: &str = "prims.randn_philox";
+    /// `prims.randperm_philox`
+    pub const RANDPERM_PHILOX: &str = "prims.randperm_philox";
     /// `prims.real`
     pub const REAL: &str = "prims.real";
     /// `prims.reciprocal`
@@ -322,6 +338,8 @@ pub mod prims {
     pub const SIN: &str = "prims.sin";
     /// `prims.sinh`
     pub const SINH: &str = "prims.sinh";
+    /// `prims.sink`
+    pub const SINK: &str = "prims.sink";
     /// `prims.slice`
     pub const SLICE: &str = "prims.slice";
     /// `prims.slice_scatter`
@@ -394,6 +412,12 @@ pub mod torch {
     pub const ADAPTIVE_AVG_POOL2D_BACKWARD: &str = "torch.adaptive_avg_pool2d_backward";
     /// `torch.adaptive_avg_pool3d`
     pub const ADAPTIVE_AVG_POOL3D: &str = "torch.adaptive_avg_pool3d";
+    /// `torch.adaptive_max_pool1d`
+    pub const ADAPTIVE_MAX_POOL1D: &str = "torch.adaptive_max_pool1d";
+    /// `torch.adaptive_max_pool2d`
+    pub const ADAPTIVE_MAX_POOL2D: &str = "torch.adaptive_max_pool2d";
+    /// `torch.adaptive_max_pool3d`
+    pub const ADAPTIVE_MAX_POOL3D: &str = "torch.adaptive_max_pool3d";
     /// `torch.add`
     pub const ADD: &str = "torch.add";
     /// `torch.addcdiv`
@@ -402,6 +426,8 @@ pub mod torch {
     pub const ADDCMUL: &str = "torch.addcmul";
     /// `torch.addmm`
     pub const ADDMM: &str = "torch.addmm";
+    /// `torch.affine_grid`
+    pub const AFFINE_GRID: &str = "torch.affine_grid";
     /// `torch.alias`
     pub const ALIAS: &str = "torch.alias";
     /// `torch.all`
@@ -432,6 +458,8 @@ pub mod torch {
     pub const ASINH: &str = "torch.asinh";
     /// `torch.assert_async`
     pub const ASSERT_ASYNC: &str = "torch.assert_async";
+    /// `torch.assert_scalar`
+    pub const ASSERT_SCALAR: &str = "torch.assert_scalar";
     /// `torch.assert_tensor_metadata`
     pub const ASSERT_TENSOR_METADATA: &str = "torch.assert_tensor_metadata";
     /// `torch.atan`
@@ -488,6 +516,8 @@ pub mod torch {
     pub const BUCKETIZE: &str = "torch.bucketize";
     /// `torch.cat`
     pub const CAT: &str = "torch.cat";
+    /// `torch.cauchy`
+    pub const CAUCHY: &str = "torch.cauchy";
     /// `torch.cdist`
     pub const CDIST: &str = "torch.cdist";
     /// `torch.ceil`
@@ -498,6 +528,10 @@ pub mod torch {
     pub const CHANNEL_SHUFFLE: &str = "torch.channel_shuffle";
     /// `torch.checkpoint`
     pub const CHECKPOINT: &str = "torch.checkpoint";
+    /// `torch.cholesky`
+    pub const CHOLESKY: &str = "torch.cholesky";
+    /// `torch.cholesky_ex`
+    pub const CHOLESKY_EX: &str = "torch.cholesky_ex";
     /// `torch.chunk`
     pub const CHUNK: &str = "torch.chunk";
     /// `torch.clamp`
@@ -516,6 +550,8 @@ pub mod torch {
     pub const COND: &str = "torch.cond";
     /// `torch.conj`
     pub const CONJ: &str = "torch.conj";
+    /// `torch.constrain_range`
+    pub const CONSTRAIN_RANGE: &str = "torch.constrain_range";
     /// `torch.contiguous`
     pub const CONTIGUOUS: &str = "torch.contiguous";
     /// `torch.conv1d`
@@ -608,10 +644,14 @@ pub mod torch {
     pub const EXPAND: &str = "torch.expand";
     /// `torch.expm1`
     pub const EXPM1: &str = "torch.expm1";
+    /// `torch.exponential`
+    pub const EXPONENTIAL: &str = "torch.exponential";
     /// `torch.eye`
     pub const EYE: &str = "torch.eye";
     /// `torch.fake_quantize_per_tensor`
     pub const FAKE_QUANTIZE_PER_TENSOR: &str = "torch.fake_quantize_per_tensor";
+    /// `torch.fft`
+    pub const FFT: &str = "torch.fft";
     /// `torch.fill`
     pub const FILL: &str = "torch.fill";
     /// `torch.flatten`
@@ -644,6 +684,10 @@ pub mod torch {
     pub const GELU: &str = "torch.gelu";
     /// `torch.gelu_backward`
     pub const GELU_BACKWARD: &str = "torch.gelu_backward";
+    /// `torch.geometric`
+    pub const GEOMETRIC: &str = "torch.geometric";
+    /// `torch.getitem`
+    pub const GETITEM: &str = "torch.getitem";
     /// `torch.glu`
     pub const GLU: &str = "torch.glu";
     /// `torch.glu_backward`
@@ -652,6 +696,8 @@ pub mod torch {
     pub const GRID_SAMPLE: &str = "torch.grid_sample";
     /// `torch.group_norm`
     pub const GROUP_NORM: &str = "torch.group_norm";
+    /// `torch.grouped_mm`
+    pub const GROUPED_MM: &str = "torch.grouped_mm";
     /// `torch.gru`
     pub const GRU: &str = "torch.gru";
     /// `torch.gru_cell`
@@ -698,6 +744,10 @@ pub mod torch {
     pub const INSTANCE_NORM: &str = "torch.instance_norm";
     /// `torch.interpolate`
     pub const INTERPOLATE: &str = "torch.interpolate";
+    /// `torch.irfft`
+    pub const IRFFT: &str = "torch.irfft";
+    /// `torch.is_nonzero`
+    pub const IS_NONZERO: &str = "torch.is_nonzero";
     /// `torch.isfinite`
     pub const ISFINITE: &str = "torch.isfinite";
     /// `torch.isinf`
@@ -734,6 +784,8 @@ pub mod torch {
     pub const LINEAR: &str = "torch.linear";
     /// `torch.linspace`
     pub const LINSPACE: &str = "torch.linspace";
+    /// `torch.local_response_norm`
+    pub const LOCAL_RESPONSE_NORM: &str = "torch.local_response_norm";
     /// `torch.log`
     pub const LOG: &str = "torch.log";
     /// `torch.log10`
@@ -742,6 +794,8 @@ pub mod torch {
     pub const LOG1P: &str = "torch.log1p";
     /// `torch.log2`
     pub const LOG2: &str = "torch.log2";
+    /// `torch.log_normal`
+    pub const LOG_NORMAL: &str = "torch.log_normal";
     /// `torch.log_softmax`
     pub const LOG_SOFTMAX: &str = "torch.log_softmax";
     /// `torch.log_softmax_backward`
@@ -822,6 +876,8 @@ pub mod torch {
     pub const MUL: &str = "torch.mul";
     /// `torch.multi_dot`
     pub const MULTI_DOT: &str = "torch.multi_dot";
+    /// `torch.multinomial`
+    pub const MULTINOMIAL: &str = "torch.multinomial";
     /// `torch.mv`
     pub const MV: &str = "torch.mv";
     /// `torch.nan_to_num`
@@ -858,6 +914,10 @@ pub mod torch {
     pub const NONZERO: &str = "torch.nonzero";
     /// `torch.nonzero_tuple`
     pub const NONZERO_TUPLE: &str = "torch.nonzero_tuple";
+    /// `torch.normal`
+    pub const NORMAL: &str = "torch.normal";
+    /// `torch.normalize`
+    pub const NORMALIZE: &str = "torch.normalize";
     /// `torch.one_hot`
     pub const ONE_HOT: &str = "torch.one_hot";
     /// `torch.ones`
@@ -896,6 +956,8 @@ pub mod torch {
     pub const RANDINT: &str = "torch.randint";
     /// `torch.randn`
     pub const RANDN: &str = "torch.randn";
+    /// `torch.randperm`
+    pub const RANDPERM: &str = "torch.randperm";
     /// `torch.real`
     pub const REAL: &str = "torch.real";
     /// `torch.reciprocal`
@@ -910,6 +972,8 @@ pub mod torch {
     pub const RELU_BACKWARD: &str = "torch.relu_backward";
     /// `torch.remainder`
     pub const REMAINDER: &str = "torch.remainder";
+    /// `torch.renorm`
+    pub const RENORM: &str = "torch.renorm";
     /// `torch.repeat`
     pub const REPEAT: &str = "torch.repeat";
     /// `torch.repeat_interleave`
@@ -920,6 +984,8 @@ pub mod torch {
     pub const RESHAPE: &str = "torch.reshape";
     /// `torch.resize`
     pub const RESIZE: &str = "torch.resize";
+    /// `torch.rfft`
+    pub const RFFT: &str = "torch.rfft";
     /// `torch.rms_norm`
     pub const RMS_NORM: &str = "torch.rms_norm";
     /// `torch.rms_norm_backward`
@@ -934,6 +1000,8 @@ pub mod torch {
     pub const ROT90: &str = "torch.rot90";
     /// `torch.round`
     pub const ROUND: &str = "torch.round";
+    /// `torch.rrelu`
+    pub const RRELU: &str = "torch.rrelu";
     /// `torch.rsqrt`
     pub const RSQRT: &str = "torch.rsqrt";
     /// `torch.rsub`
@@ -964,6 +1032,8 @@ pub mod torch {
     pub const SELU: &str = "torch.selu";
     /// `torch.set_grad_enabled`
     pub const SET_GRAD_ENABLED: &str = "torch.set_grad_enabled";
+    /// `torch.setitem`
+    pub const SETITEM: &str = "torch.setitem";
     /// `torch.sigmoid`
     pub const SIGMOID: &str = "torch.sigmoid";
     /// `torch.sigmoid_backward`
@@ -1018,12 +1088,22 @@ pub mod torch {
     pub const STD: &str = "torch.std";
     /// `torch.std_mean`
     pub const STD_MEAN: &str = "torch.std_mean";
+    /// `torch.stft`
+    pub const STFT: &str = "torch.stft";
     /// `torch.sub`
     pub const SUB: &str = "torch.sub";
     /// `torch.sum`
     pub const SUM: &str = "torch.sum";
+    /// `torch.sym_is_contiguous`
+    pub const SYM_IS_CONTIGUOUS: &str = "torch.sym_is_contiguous";
+    /// `torch.sym_numel`
+    pub const SYM_NUMEL: &str = "torch.sym_numel";
     /// `torch.sym_size`
     pub const SYM_SIZE: &str = "torch.sym_size";
+    /// `torch.sym_storage_offset`
+    pub const SYM_STORAGE_OFFSET: &str = "torch.sym_storage_offset";
+    /// `torch.sym_stride`
+    pub const SYM_STRIDE: &str = "torch.sym_stride";
     /// `torch.t`
     pub const T: &str = "torch.t";
     /// `torch.take`
@@ -1076,12 +1156,16 @@ pub mod torch {
     pub const UNFOLD: &str = "torch.unfold";
     /// `torch.unsqueeze`
     pub const UNSQUEEZE: &str = "torch.unsqueeze";
+    /// `torch.upsample_aa`
+    pub const UPSAMPLE_AA: &str = "torch.upsample_aa";
     /// `torch.upsample_bicubic2d`
     pub const UPSAMPLE_BICUBIC2D: &str = "torch.upsample_bicubic2d";
     /// `torch.upsample_linear`
     pub const UPSAMPLE_LINEAR: &str = "torch.upsample_linear";
     /// `torch.upsample_nearest`
     pub const UPSAMPLE_NEAREST: &str = "torch.upsample_nearest";
+    /// `torch.upsample_nearest_exact`
+    pub const UPSAMPLE_NEAREST_EXACT: &str = "torch.upsample_nearest_exact";
     /// `torch.var`
     pub const VAR: &str = "torch.var";
     /// `torch.var_mean`
@@ -1096,10 +1180,14 @@ pub mod torch {
     pub const VIEW_DTYPE: &str = "torch.view_dtype";
     /// `torch.vstack`
     pub const VSTACK: &str = "torch.vstack";
+    /// `torch.weight_norm`
+    pub const WEIGHT_NORM: &str = "torch.weight_norm";
     /// `torch.where`
     pub const WHERE: &str = "torch.where";
     /// `torch.while_loop`
     pub const WHILE_LOOP: &str = "torch.while_loop";
+    /// `torch.with_effects`
+    pub const WITH_EFFECTS: &str = "torch.with_effects";
     /// `torch.xlogy`
     pub const XLOGY: &str = "torch.xlogy";
     /// `torch.zeros`

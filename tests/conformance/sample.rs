@@ -173,6 +173,9 @@ impl<'a> Reader<'a> {
 
 /// A tensor of that filling; complex elements have the filling in both parts.
 pub fn filled(dtype: Dtype, dims: &[i64], filling: &str, salt: u64) -> Tensor {
+    if filling == "posdef" {
+        return positive_definite(dtype, dims, salt);
+    }
     let n = dims.iter().product::<i64>() as usize;
     let parts = if dtype.is_complex() { 2 } else { 1 };
     let mut values: Vec<f64> = (0..n * parts).map(|at| element(dtype, filling, salt, at as u64)).collect();
@@ -180,6 +183,26 @@ pub fn filled(dtype: Dtype, dims: &[i64], filling: &str, salt: u64) -> Tensor {
         values.sort_by(f64::total_cmp);
     }
     let bytes: Vec<u8> = values.into_iter().flat_map(|value| encoded(dtype, value)).collect();
+    Tensor::from_bytes(dtype, dims, &bytes).expect("as many bytes as the dims ask for")
+}
+
+/// Hermitian matrices in the last two dims whose diagonal outweighs the rest.
+fn positive_definite(dtype: Dtype, dims: &[i64], salt: u64) -> Tensor {
+    let n = *dims.last().expect("a matrix") as usize;
+    let count = dims.iter().product::<i64>() as usize;
+    let mut bytes = Vec::new();
+    for at in 0..count {
+        let (matrix, row, column) = (at / (n * n), at / n % n, at % n);
+        // One number for both sides of the diagonal, turned on one of them.
+        let place = (matrix * n * n + row.min(column) * n + row.max(column)) as u64;
+        let draw = |part: u64| unit(salt * 0x1_0001 + 2 * place + part) - 0.5;
+        let diagonal = if row == column { n as f64 } else { 0.0 };
+        bytes.extend(encoded(dtype, draw(0) + diagonal));
+        if dtype.is_complex() {
+            let sign = [0.0, 1.0, -1.0][usize::from(row < column) + 2 * usize::from(row > column)];
+            bytes.extend(encoded(dtype, sign * draw(1)));
+        }
+    }
     Tensor::from_bytes(dtype, dims, &bytes).expect("as many bytes as the dims ask for")
 }
 

@@ -14,5 +14,10 @@ pub fn command(filters: &[&str]) -> Result<(), Failure> {
     let mut cargo = tool::cargo();
     cargo.args(["test", "--locked", "--no-fail-fast", "--"]).args(filters);
     cargo.env(SWITCH, "1").env("INSTA_UPDATE", "always");
+    // What says how plugins answer needs the tree that `cargo xtask test` has built.
+    let tree = tool::target_folder().join("dist-dev");
+    if tree.is_dir() {
+        cargo.env("THUNDERHEAD_DIST", tree);
+    }
     tool::run(&mut cargo, "run the tests that write golden files")
 }

@@ -24,6 +24,8 @@ pub mod codes {
     pub const PLUGIN_PANICKED: &str = "claim::plugin_panicked";
     /// `last_resort = "none"`.
     pub const DISABLED: &str = "claim::disabled";
+    /// Its arguments are of a kind that cannot be given to an executor; its parts are asked.
+    pub const NO_QUESTION: &str = "claim::no_question";
     /// An op that draws random numbers by a generator of its own.
     pub const RANDOM: &str = "claim::random";
     /// Several values may meet in one element, and the executor adds them in no fixed order or too coarsely.

@@ -388,7 +388,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         if who.is_empty() || bsym.args.iter().any(|a| matches!(a, Arg::Trace(_))) {
             return Ok(None);
         }
-        let spec = self.spec(bsym)?;
+        let spec = match self.spec(bsym) {
+            Ok(spec) => spec,
+            // A composite that cannot be put as a question is taken apart, and its parts are asked.
+            Err(error) if is_composite(bsym) => {
+                let names = who.iter().map(|at| self.claims.candidates[*at].executor.name());
+                refusals.extend(names.map(|name| Refusal::new(name, codes::NO_QUESTION, error.to_string())));
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
         let draws = ops::find(&bsym.op).is_none() && ops::aten_schema::draws(&bsym.op, &bsym.args);
         for &at in who {
             if let Err(refusal) = (self.claims.candidates[at].permits)(&bsym.op) {
@@ -556,4 +565,8 @@ fn advice(
         (false, false) => "put an executor that claims it in the order".into(),
     });
     text
+}
+
+fn is_composite(bsym: &Bsym) -> bool {
+    ops::find(&bsym.op).is_some_and(|op| matches!(op.level, ops::Level::Composite(_)))
 }

@@ -358,6 +358,7 @@ impl<'a> Importer<'a> {
             "while_loop" => self.while_loop(node),
             "scan" => self.scan(node, false),
             "map_impl" => self.scan(node, true),
+            "with_effects" => self.with_effects(node),
             _ => Err(ModelError::HigherOrder { place: self.place() }),
         }
     }

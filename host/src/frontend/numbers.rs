@@ -228,7 +228,10 @@ impl<'a> Importer<'a> {
                 let condition = self.checked_tensor(node, "self")?;
                 self.check(condition, &message)?;
             }
-            "_linalg_check_errors.default" => self.assert_no_error_codes(node)?,
+            "_linalg_check_errors.default" => {
+                let (info, what) = (self.checked_tensor(node, "info")?, self.message(node, "api_name"));
+                self.assert_no_error_codes(info, &what)?;
+            }
             "sym_constrain_range.default" | "sym_constrain_range_for_size.default" => {
                 self.assert_range(node, overload)?
             }
@@ -345,14 +348,32 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn assert_no_error_codes(&mut self, node: &'a Node) -> ModelResult<()> {
-        let info = self.checked_tensor(node, "info")?;
+    fn assert_no_error_codes(&mut self, info: Arg, what: &str) -> ModelResult<()> {
         let fine = self.emit(|b| {
             let equal = b.tensor("torch.eq", vec![info, Arg::Int(0)])?;
             b.tensor("torch.all", vec![equal.arg()])
         })?;
-        let what = self.message(node, "api_name");
         self.check(fine.arg(), &format!("{what} failed: the matrix is singular or not positive definite"))
+    }
+
+    /// A call that a token keeps in order: nodes are walked in order anyway, so the token is nothing. Met around the
+    /// check of error codes; any other call is refused by name.
+    pub(super) fn with_effects(&mut self, node: &'a Node) -> ModelResult<()> {
+        let [_, operator, operands @ ..] = &node.inputs[..] else {
+            return Err(self.argument_error("operator", "is missing"));
+        };
+        let checks = |name: &String| name == "torch.ops.aten._linalg_check_errors.default";
+        match (&operator.arg, operands) {
+            (Argument::Operator(name), [info, what, ..]) if checks(name) => match (&info.arg, &what.arg) {
+                (Argument::Tensor(info), Argument::Str(what)) => {
+                    let tensor = self.lookup_tensor(info)?;
+                    let info = Arg::Value(self.read(tensor)?);
+                    self.assert_no_error_codes(info, what)
+                }
+                _ => Err(self.argument_error("info", "must be a tensor, and a name behind it")),
+            },
+            _ => Err(ModelError::HigherOrder { place: self.place() }),
+        }
     }
 
     fn checked_tensor(&mut self, node: &'a Node, name: &str) -> ModelResult<Arg> {

@@ -32,6 +32,10 @@ pub static OPS: &[&Op] = &[
     &TORCH_SCAN,
     &TORCH_SET_GRAD_ENABLED,
     &TORCH_WHILE_LOOP,
+    &SINK,
+    &TORCH_ASSERT_SCALAR,
+    &TORCH_CONSTRAIN_RANGE,
+    &TORCH_WITH_EFFECTS,
 ];
 
 const HOST: Op = Op { traits: Traits::HOST.and(Traits::EFFECT), ..Op::BASE };
@@ -367,6 +371,15 @@ impl Flow {
 fn scan_call(b: &mut Builder<'_>, call: &Call, args: Vec<Arg>) -> Result<Vec<Arg>, OpError> {
     b.call_recorded(&SCAN, args, &call.results)
 }
+pub static TORCH_WITH_EFFECTS: Op = Op {
+    name: "torch.with_effects",
+    doc: "A call that is kept in order by a token; at import the call alone stays, where it stood.",
+    schema: "(token: any, op: str, args: any[]) -> any[]",
+    level: Level::Composite(nested_only),
+    samples: &[],
+    traits: Traits::HOST,
+    ..INLINED
+};
 
 /// Types known from elsewhere only: those of the nested trace's results.
 fn recorded(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
@@ -432,3 +445,77 @@ fn assert_tensor(b: &mut Builder<'_>, call: &AtenCall, message: Arg) -> Result<V
     // The functional form gives its ordering token back.
     Ok(call.args.iter().filter(|a| a.name == "dep_token").map(|a| a.value.clone()).collect())
 }
+
+pub static SINK: Op = Op {
+    name: "prims.sink",
+    doc: "Keeps its arguments alive; never removed.",
+    schema: "(...) -> ()",
+    meta: Meta::Fn(|_| Ok(vec![])),
+    vjp: Vjp::NonDiff,
+    host: Some(HostOp::Text),
+    ..HOST
+};
+
+pub static TORCH_ASSERT_SCALAR: Op = Op {
+    name: "torch.assert_scalar",
+    doc: "An assert of the model on a number: an error with the message where it is false.",
+    schema: "(cond: num, message: str) -> ()",
+    level: Level::Composite(|b, call| {
+        b.call("prims.check", vec![call.raw("cond")?, call.raw("message")?])?;
+        Ok(vec![])
+    }),
+    meta: Meta::Fn(check_meta),
+    vjp: Vjp::NonDiff,
+    traits: Traits::EFFECT,
+    aten: &[
+        Aten { overloads: &["_assert_scalar.default"], import: Import::Map("cond=self message=assert_msg") },
+        Aten {
+            overloads: &["_functional_assert_scalar.default"],
+            import: Import::With(|b, call| {
+                b.call(
+                    "torch.assert_scalar",
+                    vec![call.arg("self")?.clone(), call.arg("assert_msg")?.clone()],
+                )?;
+                Ok(vec![call.arg("dep_token")?.clone()])
+            }),
+        },
+    ],
+    samples: &[Sample("true, message=\"holds\"")],
+    ..Op::BASE
+};
+
+pub static TORCH_CONSTRAIN_RANGE: Op = Op {
+    name: "torch.constrain_range",
+    doc: "An assert that a number lies between bounds, both included.",
+    schema: "(n: num, *, min: int? = None, max: int? = None) -> ()",
+    level: Level::Composite(|b, call| {
+        for (bound, op, word) in [("min", "num.ge", "at least"), ("max", "num.le", "at most")] {
+            if call.has(bound) {
+                let holds = b.call(op, vec![call.raw("n")?, call.raw(bound)?])?;
+                let limit = call.int(bound)?;
+                b.call(
+                    "prims.check",
+                    vec![
+                        holds.first().cloned().unwrap_or(Arg::Bool(true)),
+                        Arg::str(&format!("a size must be {word} {limit}")),
+                    ],
+                )?;
+            }
+        }
+        Ok(vec![])
+    }),
+    meta: Meta::Fn(|call| {
+        call.num("n")?;
+        call.opt_int("min")?;
+        call.opt_int("max")?;
+        Ok(vec![])
+    }),
+    vjp: Vjp::NonDiff,
+    traits: Traits::EFFECT,
+    aten: &[Aten {
+        overloads: &["sym_constrain_range.default", "sym_constrain_range_for_size.default"],
+        import: Import::Map("n=size min max"),
+    }],
+    samples: &[Sample("3, min=0"), Sample("3, min=2, max=7")],
+    ..Op::BASE
+};

@@ -1,4 +1,5 @@
-//! `torch.grid_sample` taken apart: points to positions, positions to neighbours with weights, neighbours by index.
+//! `torch.grid_sample` taken apart: points to positions, positions to neighbours with weights, neighbours by index; and
+//! the grids of affine maps.
 
 use super::arith::{Built, size};
 use super::build::{Builder, Tensor};
@@ -246,4 +247,55 @@ fn nearest_even(b: &mut Builder<'_>, x: &Tensor) -> Built {
     let down = b.binary("prims.bitwise_and", &tie, &odd)?;
     let lower = b.sub(&up, 1.0)?;
     b.select(&down, &lower, &up)
+}
+
+/// Coordinates of the centres of an image's elements, or with `align_corners` of its outermost ones at the edges, through
+/// one product of matrices.
+pub fn affine_grid(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (theta, out) = (call.tensor("theta")?, call.dims("out")?);
+    let n = out.len().saturating_sub(2);
+    let fits = (2..=3).contains(&n)
+        && matches!(theta.dims(), [batch, rows, columns] if batch.same(&out[0]) != Some(false)
+            && rows.is(n as i64) && columns.is(n as i64 + 1));
+    if !fits || !theta.dtype().is_float() {
+        let found = format!("{}{}", theta.dtype(), meta::show(theta.dims()));
+        return Err(call.error(format!("`theta` is {found}, for a result of {}", meta::show(&out))));
+    }
+    let spatial = &out[2..];
+    let maps = b.to(&theta, theta.dtype().acc())?;
+    let points = Dim::product(spatial);
+    let column = [points.clone(), Dim::Known(1)];
+    let mut columns = Vec::with_capacity(n + 1);
+    // The last dim is x.
+    for axis in (0..n).rev() {
+        let at = centres(b, &spatial[axis], call.bool("align_corners")?, &maps)?;
+        let others: Vec<usize> = (0..n).filter(|i| *i != axis).collect();
+        let at = b.spread(&at, spatial, &others)?;
+        columns.push(b.reshape(&at, &column)?.arg());
+    }
+    columns.push(b.full(&column, 1.0, maps.dtype(), &maps.ty.device)?.arg());
+    let base = b.tensor("prims.cat", vec![Arg::List(columns), Arg::Int(1)])?;
+    let base = b.expand(&base, &[out[0].clone(), points, Dim::Known(n as i64 + 1)])?;
+    let turned = b.swap_last(&maps)?;
+    let grid = b.matmul(&base, &turned)?;
+    let grid = b.to(&grid, theta.dtype())?;
+    Ok(vec![b.reshape(&grid, &[&out[..1], spatial, &[Dim::Known(n as i64)]].concat())?.arg()])
+}
+
+/// `n` coordinates in -1..1; a single one lies at 0.
+fn centres(b: &mut Builder<'_>, n: &Dim, align: bool, like: &Tensor) -> Built {
+    let i = b.iota(n, Dtype::I64, &like.ty.device)?;
+    let i = b.to(&i, like.dtype())?;
+    if n.is(1) {
+        return b.mul(&i, 0.0);
+    }
+    let twice = b.add(&i, &i)?;
+    let one = Dim::Known(1);
+    if align {
+        let part = b.div(&twice, size(&n.sub(&one)))?;
+        return b.sub(&part, 1.0);
+    }
+    // (2 i + 1 - n) / n
+    let middle = b.sub(&twice, size(&n.sub(&one)))?;
+    b.div(&middle, size(n))
 }

@@ -92,7 +92,6 @@ pub static CONVERT_ELEMENT_TYPE: Op = Op {
         Sample("T[4], dtype=bool"),
         Sample("T[0], dtype=f32"),
         Sample("T[5]{nonfinite}, dtype=bf16"),
-        Sample("2, dtype=f32"),
     ],
     ..PRIM
 };

@@ -20,12 +20,16 @@ pub mod import;
 
 pub mod activation;
 pub mod analysis;
+mod antialias;
 pub mod arrange;
 pub mod attention;
 pub mod control;
 pub mod conv;
 pub mod creation;
+pub mod distributions;
 mod einsum;
+pub mod factorise;
+pub mod fft;
 mod grid_sample;
 pub mod indexing;
 pub mod linalg;
@@ -50,6 +54,7 @@ pub mod selection;
 pub mod shape;
 pub mod statistics;
 pub mod strided;
+pub mod subscript;
 
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,10 @@ pub static OPS: &[&Op] = &[
     &TORCH_NATIVE_BATCH_NORM,
     &TORCH_NATIVE_BATCH_NORM_BACKWARD,
     &TORCH_INSTANCE_NORM,
+    &TORCH_NORMALIZE,
+    &TORCH_LOCAL_RESPONSE_NORM,
+    &TORCH_RENORM,
+    &TORCH_WEIGHT_NORM,
 ];
 
 pub static TORCH_LAYER_NORM: Op = Op {
@@ -69,6 +73,13 @@ pub static TORCH_NATIVE_LAYER_NORM: Op = Op {
           with dims of 1.",
     schema: "(a: Tensor, dims: dims, weight: Tensor?, bias: Tensor?, eps: num) -> (Tensor, Tensor, Tensor)",
     level: Level::Composite(|b, call| Ok(layer_norm(b, call)?.iter().map(Tensor::arg).collect())),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let mut args = vec![g.arg(), d.call.raw("a")?, d.call.raw("dims")?];
+        args.extend([d.output(1)?.arg(), d.output(2)?.arg()]);
+        args.extend([d.call.raw("weight")?, d.call.raw("bias")?, mask_of(d, &["weight", "bias"])?]);
+        norm_gradients(b, d, "torch.native_layer_norm_backward", args)
+    }),
     aten: &[Aten {
         overloads: &["native_layer_norm.default"],
         import: Import::With(import_native_layer_norm),
@@ -204,6 +215,15 @@ pub static TORCH_NATIVE_GROUP_NORM: Op = Op {
         let a = call.tensor("a")?;
         Ok(group_norm(b, call, &a)?.iter().map(Tensor::arg).collect())
     }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let mut args = vec![g.arg(), d.call.raw("a")?, d.output(1)?.arg(), d.output(2)?.arg()];
+        for name in ["weight", "n", "c", "hw", "groups"] {
+            args.push(d.call.raw(name)?);
+        }
+        args.push(mask_of(d, &["weight", "bias"])?);
+        norm_gradients(b, d, "torch.native_group_norm_backward", args)
+    }),
     aten: &[Aten {
         overloads: &["native_group_norm.default"],
         import: Import::With(import_native_group_norm),
@@ -245,6 +265,13 @@ pub static TORCH_BATCH_NORM: Op = Op {
     schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
              eps: num) -> Tensor",
     level: Level::Composite(|b, call| Ok(vec![batch_norm(b, call)?.out.arg()])),
+    vjp: Vjp::Augmented {
+        forward: |b, call| with_statistics(b, call, "torch.native_batch_norm", call.raw_args()),
+        backward: |b, d| {
+            let saved = statistics(d)?;
+            batch_norm_gradients(b, d, d.g()?, saved)
+        },
+    },
     aten: &[Aten { overloads: &["batch_norm.default"], import: Import::With(import_batch_norm) }],
     samples: &[
         Sample("T[2, 3, 4], T[3], T[3], T[3], T[3]{pos}, train=false, momentum=0.1, eps=1e-05"),
@@ -262,6 +289,11 @@ pub static TORCH_NATIVE_BATCH_NORM: Op = Op {
     schema: "(a: Tensor, weight: Tensor?, bias: Tensor?, mean: Tensor?, var: Tensor?, train: bool, momentum: num, \
              eps: num) -> (Tensor, Tensor, Tensor, Tensor?, Tensor?)",
     level: Level::Composite(native_batch_norm),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None; d.tensors().len()]) };
+        let saved = [d.output(1)?.arg(), d.output(2)?.arg()];
+        batch_norm_gradients(b, d, g, saved)
+    }),
     aten: &[
         Aten {
             overloads: &[
@@ -378,6 +410,27 @@ fn norm_gradients(
     for (at, _) in there.iter().enumerate().filter(|(_, there)| **there) {
         all.push(grads.get(at).and_then(Arg::value).map(|v| b.as_tensor(v)).transpose()?);
     }
+    Ok(all)
+}
+
+/// Gradients of batch norm by the statistics that it saved, in training or where it is given no running ones; else by
+/// the running ones, which get no gradient, as in PyTorch.
+fn batch_norm_gradients(
+    b: &mut Builder<'_>,
+    d: &Grad<'_>,
+    g: Tensor,
+    saved: [Arg; 2],
+) -> Result<Vec<Option<Tensor>>, OpError> {
+    let running = ["mean", "var"].map(|n| d.call.has(n));
+    let of_batch = d.call.bool("train")? || running != [true, true];
+    let mut args = vec![g.arg()];
+    for name in ["a", "weight", "mean", "var"] {
+        args.push(d.call.raw(name)?);
+    }
+    args.extend(if of_batch { saved } else { [Arg::None, Arg::None] });
+    args.extend([Arg::Bool(of_batch), d.call.raw("eps")?, mask_of(d, &["weight", "bias"])?]);
+    let mut all = norm_gradients(b, d, "torch.native_batch_norm_backward", args)?;
+    all.resize(d.tensors().len(), None);
     Ok(all)
 }
 
@@ -726,8 +779,9 @@ struct BatchNorm {
 
 fn batch_norm(b: &mut Builder<'_>, call: &Call) -> Result<BatchNorm, OpError> {
     let a = call.tensor("a")?;
-    if a.rank() < 2 {
-        return Err(call.error(format!("`a` is {}, it needs batch and channels", meta::show(a.dims()))));
+    if a.rank() < 2 || !a.dtype().is_float() {
+        let found = format!("{}{}", a.dtype(), meta::show(a.dims()));
+        return Err(call.error(format!("`a` is {found}, floats with batch and channels are wanted")));
     }
     let eps = call.num("eps")?;
     let axes = all_but_channels(a.rank());
@@ -947,6 +1001,149 @@ fn import_instance_norm(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, O
         }
     }
     Ok(out)
+}
+
+pub static TORCH_NORMALIZE: Op = Op {
+    name: "torch.normalize",
+    doc: "`a` divided by its norm over axes, which counts as `eps` at least.",
+    schema: "(a: Tensor<f>, p: num = 2.0, axes: ints, eps: num = 1e-12) -> Tensor",
+    level: Level::Composite(|b, call| {
+        let a = call.tensor("a")?;
+        let n =
+            b.tensor("torch.vector_norm", vec![a.arg(), call.raw("p")?, call.raw("axes")?, Arg::Bool(true)])?;
+        let n = b.tensor("torch.clamp_min", vec![n.arg(), call.raw("eps")?])?;
+        Ok(vec![b.tensor("torch.true_divide", vec![a.arg(), n.arg()])?.arg()])
+    }),
+    samples: &[
+        Sample("T[2, 3], axes=[1]"),
+        Sample("T[4], p=1.0, axes=[0]"),
+        Sample("T[2, 3, 2], axes=[1, -1]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_LOCAL_RESPONSE_NORM: Op = Op {
+    name: "torch.local_response_norm",
+    doc: "`a / (k + alpha m)^beta`, m the mean of squares over `size` neighbouring channels, those beyond the ends counting as zero.",
+    schema: "(a: Tensor<f>, size: int, alpha: num, beta: num, k: num) -> Tensor",
+    level: Level::Composite(local_response_norm),
+    samples: &[
+        Sample("T[1, 4, 3], size=3, alpha=0.5, beta=0.75, k=1.0"),
+        Sample("T[2, 5], size=2, alpha=1e-4, beta=0.5, k=2.0"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_RENORM: Op = Op {
+    name: "torch.renorm",
+    doc: "Slices along an axis scaled down to norm `max` where their norm is larger.",
+    schema: "(a: Tensor<f>, p: num, axis: int, max: num) -> Tensor",
+    level: Level::Composite(renorm),
+    aten: &[Aten {
+        overloads: &["renorm.default", "renorm_.default"],
+        import: Import::Map("a=self p axis=dim max=maxnorm"),
+    }],
+    samples: &[Sample("T[2, 3], p=2.0, axis=0, max=0.5"), Sample("T[2, 3, 2], p=1.0, axis=-1, max=1")],
+    ..Op::BASE
+};
+
+pub static TORCH_WEIGHT_NORM: Op = Op {
+    name: "torch.weight_norm",
+    doc: "`v` scaled so that each slice along an axis (of all, for -1) has the norm in `g`.",
+    schema: "(v: Tensor<f>, g: Tensor<f>, axis: int = 0) -> Tensor",
+    level: Level::Composite(|b, call| {
+        let (w, _) = weight_norm(b, call.tensor("v")?, call.tensor("g")?, call.int("axis")?)
+            .map_err(|e| call.error(e.what))?;
+        Ok(vec![w.arg()])
+    }),
+    aten: &[
+        Aten { overloads: &["_weight_norm.default"], import: Import::Map("v g axis=dim") },
+        Aten {
+            overloads: &["_weight_norm_interface.default"],
+            import: Import::With(|b, c| {
+                let (w, n) = weight_norm(
+                    b,
+                    import::tensor(b, c, "v")?,
+                    import::tensor(b, c, "g")?,
+                    import::int(c, "dim")?,
+                )?;
+                Ok(vec![w.arg(), n.arg()])
+            }),
+        },
+    ],
+    samples: &[Sample("T[3, 2], T[3, 1]"), Sample("T[2, 3, 2], T[1, 3, 1], axis=1")],
+    ..Op::BASE
+};
+
+/// Neighbours are few, so their squares are added up one channel after the other.
+fn local_response_norm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    let (a, n) = (call.tensor("a")?, call.int("size")?);
+    if a.rank() < 2 || n < 1 {
+        return Err(call
+            .error(format!("needs channels and a positive `size`, found {} and {n}", meta::show(a.dims()))));
+    }
+    let x = b.to(&a, a.dtype().acc())?;
+    let squares = b.mul(&x, &x)?;
+    let mut config = vec![Arg::ints([0, 0, 0]); a.rank()];
+    config[1] = Arg::ints([n / 2, (n - 1) / 2, 0]);
+    let padded = b.tensor("prims.pad", vec![squares.arg(), Arg::Float(0.0), Arg::List(config)])?;
+    let channels = a.dims()[1].clone();
+    let mut sum: Option<Tensor> = None;
+    for i in 0..n {
+        let start = Dim::Known(i);
+        let part = b.narrow(&padded, 1, &start, &start.add(&channels))?;
+        sum = Some(match sum {
+            Some(s) => b.add(&s, &part)?,
+            None => part,
+        });
+    }
+    let sum = sum.ok_or_else(|| call.error("`size` must be positive"))?;
+    let scaled = b.mul(&sum, call.float("alpha")? / n as f64)?;
+    let base = b.add(&scaled, call.num("k")?)?;
+    let divisor = b.binary("prims.pow", &base, call.float("beta")?)?;
+    let y = b.div(&x, &divisor)?;
+    Ok(vec![b.to(&y, a.dtype())?.arg()])
+}
+
+fn renorm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    /// ATen's, against a division by zero.
+    const EPS: f64 = 1e-7;
+    let (a, max) = (call.tensor("a")?, call.float("max")?);
+    let axis = call.axis("axis", a.rank())?;
+    if a.rank() < 2 {
+        return Err(call.error(format!("needs two dims at least, found {}", a.rank())));
+    }
+    let x = b.to(&a, a.dtype().acc())?;
+    let others = Arg::ints((0..a.rank()).filter(|i| *i != axis).map(|i| i as i64));
+    let n = b.tensor("torch.vector_norm", vec![x.arg(), call.raw("p")?, others, Arg::Bool(true)])?;
+    let over = b.binary("prims.gt", &n, max)?;
+    let moved = b.add(&n, EPS)?;
+    let inverse = b.unary("prims.reciprocal", &moved)?;
+    let factor = b.mul(&inverse, max)?;
+    let factor = b.select(&over, &factor, 1.0)?;
+    let y = b.mul(&x, &factor)?;
+    Ok(vec![b.to(&y, a.dtype())?.arg()])
+}
+
+/// The weight, and the norms that `v` had, in the accumulation dtype.
+fn weight_norm(b: &mut Builder<'_>, v: Tensor, g: Tensor, axis: i64) -> Result<(Tensor, Tensor), OpError> {
+    let rank = v.rank() as i64;
+    if axis < -1 || axis >= rank {
+        return Err(OpError {
+            op: "torch.weight_norm".into(),
+            what: format!("axis {axis} is out of range for {rank} dims"),
+        });
+    }
+    let x = b.to(&v, v.dtype().acc())?;
+    let axes: Vec<usize> = (0..v.rank()).filter(|i| *i as i64 != axis).collect();
+    let squares = b.mul(&x, &x)?;
+    let sum = b.sum(&squares, &axes)?;
+    let n = b.sqrt(&sum)?;
+    let n = if axis == -1 { n } else { b.keepdim(&n, v.dims(), &axes)? };
+    let g = b.to(&g, x.dtype())?;
+    let factor = b.div(&g, &n)?;
+    let w = b.mul(&x, &factor)?;
+    Ok((b.to(&w, v.dtype())?, n))
 }
 
 #[cfg(test)]

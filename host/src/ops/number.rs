@@ -7,7 +7,7 @@ use super::aten::{Aten, Import};
 use super::build::Num;
 use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
 use crate::ir::dim::{floor_div, floor_mod};
-use crate::ir::{Dim, NumKind, NumberType, Type};
+use crate::ir::{Arg, Dim, NumKind, NumberType, Type};
 use std::cmp::Ordering;
 
 /// Every op of this family.
@@ -41,6 +41,11 @@ pub static OPS: &[&Op] = &[
     &NUM_TRUEDIV,
     &SHAPE,
     &TORCH_SYM_SIZE,
+    &TORCH_IS_NONZERO,
+    &TORCH_SYM_NUMEL,
+    &TORCH_SYM_STRIDE,
+    &TORCH_SYM_STORAGE_OFFSET,
+    &TORCH_SYM_IS_CONTIGUOUS,
 ];
 
 const PRIM: Op = Op { traits: Traits::HOST.and(Traits::CHEAP), ..Op::BASE };
@@ -635,4 +640,90 @@ fn to_int(n: &[Num], round: impl Fn(f64) -> f64) -> Result<Num, OpError> {
         }
         other => Ok(Num::Int(int_of(other)?)),
     }
+}
+
+pub static TORCH_IS_NONZERO: Op = Op {
+    name: "torch.is_nonzero",
+    doc: "Is the one element of a tensor not zero?",
+    schema: "(a: Tensor) -> num",
+    level: Level::Composite(|b, call| {
+        let there = b.tensor("torch.ne", vec![call.raw("a")?, Arg::Int(0)])?;
+        b.call("torch.item", vec![there.arg()])
+    }),
+    vjp: Vjp::NonDiff,
+    traits: Traits::NONE,
+    aten: &[Aten { overloads: &["is_nonzero.default"], import: Import::Map("a=self") }],
+    samples: &[Sample("T[]"), Sample("T[1, 1]")],
+    ..Op::BASE
+};
+
+pub static TORCH_SYM_NUMEL: Op = Op {
+    name: "torch.sym_numel",
+    doc: "The number of elements as a number.",
+    schema: "(a: Tensor) -> num",
+    level: Level::Composite(|b, call| {
+        let a = call.tensor("a")?;
+        product(b, a.dims())
+    }),
+    meta: Meta::Fn(|call| Ok(vec![Some(integer(call.tensor("a")?.ty.numel()))])),
+    vjp: Vjp::NonDiff,
+    aten: &[Aten { overloads: &["numel.default", "sym_numel.default"], import: Import::Map("a=self") }],
+    samples: &[Sample("T[2, 3]"), Sample("T[]")],
+    ..PRIM
+};
+
+pub static TORCH_SYM_STRIDE: Op = Op {
+    name: "torch.sym_stride",
+    doc: "The stride of a dim, in elements, where the tensor is contiguous, as all are in a trace.",
+    schema: "(a: Tensor, axis: int) -> num",
+    level: Level::Composite(|b, call| {
+        let a = call.tensor("a")?;
+        let at = axis(call)?.ok_or_else(|| call.error("`axis` is missing"))?;
+        product(b, &a.dims()[at + 1..])
+    }),
+    meta: Meta::Fn(|call| {
+        let a = call.tensor("a")?;
+        let at = axis(call)?.ok_or_else(|| call.error("`axis` is missing"))?;
+        Ok(vec![Some(integer(Dim::product(&a.dims()[at + 1..])))])
+    }),
+    vjp: Vjp::NonDiff,
+    aten: &[Aten { overloads: &["sym_stride.int"], import: Import::Map("a=self axis=dim") }],
+    samples: &[Sample("T[2, 3], axis=0"), Sample("T[2, 3], axis=-1")],
+    ..PRIM
+};
+
+pub static TORCH_SYM_IS_CONTIGUOUS: Op = Op {
+    name: "torch.sym_is_contiguous",
+    doc: "Is the tensor laid out in row-major order? Every tensor of a trace is.",
+    schema: "(a: Tensor, axis: int? = None) -> num",
+    level: Level::Composite(|b, _| b.call("num.eq", vec![Arg::Int(0), Arg::Int(0)])),
+    meta: Meta::Fn(|_| one(NumKind::Bool, Some(Dim::Known(1)))),
+    vjp: Vjp::NonDiff,
+    aten: &[Aten {
+        overloads: &["sym_is_contiguous.default", "is_contiguous.default"],
+        import: Import::Map("a=self"),
+    }],
+    samples: &[Sample("T[2, 3]"), Sample("T[]")],
+    ..PRIM
+};
+
+pub static TORCH_SYM_STORAGE_OFFSET: Op = Op {
+    name: "torch.sym_storage_offset",
+    doc: "The offset into the storage: 0, since every tensor of a trace begins its own.",
+    schema: "(a: Tensor) -> num",
+    level: Level::Composite(|b, _| b.call("num.mul", vec![Arg::Int(0), Arg::Int(1)])),
+    meta: Meta::Fn(|_| Ok(vec![Some(integer(Dim::Known(0)))])),
+    vjp: Vjp::NonDiff,
+    aten: &[Aten { overloads: &["sym_storage_offset.default"], import: Import::Map("a=self") }],
+    samples: &[Sample("T[2, 3]")],
+    ..PRIM
+};
+
+/// Sizes multiplied, as a number.
+fn product(b: &mut super::Builder<'_>, dims: &[Dim]) -> Result<Vec<Arg>, OpError> {
+    let mut all = Arg::Int(1);
+    for d in dims.iter().chain([&Dim::Known(1)]) {
+        all = b.call("num.mul", vec![all, Arg::dim(d.clone())])?.pop().unwrap_or(Arg::None);
+    }
+    Ok(vec![all])
 }

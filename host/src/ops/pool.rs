@@ -33,6 +33,10 @@ pub static OPS: &[&Op] = &[
     &TORCH_ADAPTIVE_AVG_POOL2D,
     &TORCH_ADAPTIVE_AVG_POOL3D,
     &TORCH_ADAPTIVE_AVG_POOL2D_BACKWARD,
+    &ADAPTIVE_MAX_POOL,
+    &TORCH_ADAPTIVE_MAX_POOL1D,
+    &TORCH_ADAPTIVE_MAX_POOL2D,
+    &TORCH_ADAPTIVE_MAX_POOL3D,
 ];
 
 pub static AVG_POOL: Op = Op {
@@ -589,6 +593,86 @@ fn adaptive_avg_pool(b: &mut Builder<'_>, call: &Call, n: usize) -> Result<Vec<A
         .map_err(|e| call.error(e.what))?;
     Ok(vec![without_batch(b, y, single)?.arg()])
 }
+pub static ADAPTIVE_MAX_POOL: Op = Op {
+    name: "prims.adaptive_max_pool",
+    doc: "Largest of windows that divide each spatial dim as `prims.adaptive_avg_pool` does, and its index in row-major order of the spatial dims.",
+    schema: "(a: Tensor<r>, out: dims) -> (Tensor, Tensor<i64>)",
+    meta: Meta::Fn(|call| {
+        let (a, out) = (call.tensor("a")?, call.dims("out")?);
+        let dims = [batch_and_channels(call, a.dims(), out.len())?, out].concat();
+        let values = meta::one(dims.clone(), a.dtype(), &a.ty)?;
+        Ok([values, meta::one(dims, Dtype::I64, &a.ty)?].concat())
+    }),
+    vjp: Vjp::Rule(|b, d| {
+        let Some(g) = d.cotangent(0) else { return Ok(vec![None]) };
+        let (a, index) = (d.call.tensor("a")?, d.output(1)?);
+        Ok(vec![Some(b.tensor("prims.max_pool_backward", vec![g.arg(), index.arg(), Arg::dims(a.dims())])?)])
+    }),
+    samples: &[
+        Sample("T[2, 3, 7], out=[3]"),
+        Sample("T[1, 2, 5, 6], out=[3, 8]"),
+        Sample("T[1, 1, 3, 4, 5], out=[2, 2, 2]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_ADAPTIVE_MAX_POOL1D: Op = Op {
+    name: "torch.adaptive_max_pool1d",
+    doc: "Largest of as many windows as asked for, of one spatial dim, and where it stood.",
+    schema: "(a: Tensor, out: dims) -> (Tensor, Tensor<i64>)",
+    level: Level::Composite(|b, call| adaptive_max_pool(b, call, 1)),
+    aten: &[Aten {
+        overloads: &["adaptive_max_pool1d.default"],
+        import: Import::Map("a=self out=output_size"),
+    }],
+    samples: &[Sample("T[2, 3, 7], out=[3]"), Sample("T[3, 7], out=[1]")],
+    ..Op::BASE
+};
+
+pub static TORCH_ADAPTIVE_MAX_POOL2D: Op = Op {
+    name: "torch.adaptive_max_pool2d",
+    doc: "Largest of as many windows as asked for, of two spatial dims, and where it stood.",
+    schema: "(a: Tensor, out: dims) -> (Tensor, Tensor<i64>)",
+    level: Level::Composite(|b, call| adaptive_max_pool(b, call, 2)),
+    aten: &[Aten {
+        overloads: &["adaptive_max_pool2d.default"],
+        import: Import::Map("a=self out=output_size"),
+    }],
+    samples: &[Sample("T[1, 2, 5, 6], out=[1]"), Sample("T[2, 5, 6], out=[2, 2]")],
+    ..Op::BASE
+};
+
+pub static TORCH_ADAPTIVE_MAX_POOL3D: Op = Op {
+    name: "torch.adaptive_max_pool3d",
+    doc: "Largest of as many windows as asked for, of three spatial dims, and where it stood.",
+    schema: "(a: Tensor, out: dims) -> (Tensor, Tensor<i64>)",
+    level: Level::Composite(|b, call| adaptive_max_pool(b, call, 3)),
+    aten: &[Aten {
+        overloads: &["adaptive_max_pool3d.default"],
+        import: Import::Map("a=self out=output_size"),
+    }],
+    samples: &[Sample("T[1, 1, 3, 4, 5], out=[2, 2, 2]")],
+    ..Op::BASE
+};
+
+fn adaptive_max_pool(b: &mut Builder<'_>, call: &Call, n: usize) -> Result<Vec<Arg>, OpError> {
+    let (a, single) = with_batch(b, &call.tensor("a")?, n)?;
+    let mut out = call.dims("out")?;
+    if let [one] = out.as_slice() {
+        out = vec![one.clone(); n];
+    }
+    let results =
+        b.call("prims.adaptive_max_pool", vec![a.arg(), Arg::dims(&out)]).map_err(|e| call.error(e.what))?;
+    results
+        .iter()
+        .filter_map(Arg::value)
+        .map(|v| {
+            let t = b.as_tensor(v)?;
+            Ok(without_batch(b, t, single)?.arg())
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::pooled;

@@ -21,6 +21,8 @@ pub static OPS: &[&Op] = &[
     &TORCH_BILINEAR,
     &TORCH_CDIST,
     &TORCH_PDIST,
+    &GROUPED_MM,
+    &TORCH_GROUPED_MM,
 ];
 
 pub static TRIANGULAR_SOLVE: Op = Op {
@@ -204,15 +206,80 @@ pub static TORCH_TENSORDOT: Op = Op {
     ..Op::BASE
 };
 
+pub static GROUPED_MM: Op = Op {
+    name: "prims.grouped_mm",
+    doc: "Products of groups whose ends `offsets` names: of rows of a 2-d `a` with one matrix each of a 3-d `b`, of columns \
+          of a 2-d `b`, or, both 2-d, of terms of the sum. What lies behind the last end is zero.",
+    schema: "(a: Tensor<f>, b: Tensor<f>, offsets: Tensor<i32>) -> Tensor",
+    meta: Meta::Fn(grouped_meta),
+    vjp: Vjp::Rule(|b, d| {
+        // Rows, columns and terms change places: each gradient is a grouped product, too.
+        let (x, y, offsets, g) = (d.call.tensor("a")?, d.call.tensor("b")?, d.call.raw("offsets")?, d.g()?);
+        let mut all = vec![None, None, None];
+        if d.wants(0) {
+            let turned = b.swap_last(&y)?;
+            all[0] = Some(b.tensor("prims.grouped_mm", vec![g.arg(), turned.arg(), offsets.clone()])?);
+        }
+        if d.wants(1) {
+            let turned = b.swap_last(&x)?;
+            all[1] = Some(b.tensor("prims.grouped_mm", vec![turned.arg(), g.arg(), offsets])?);
+        }
+        Ok(all)
+    }),
+    samples: &[
+        Sample("T[6, 8], T[2, 8, 8], i32[2]{6..7}"),
+        Sample("T[2, 8, 8], T[8, 16], i32[2]{16..17}"),
+        Sample("T[8, 16], T[16, 8], i32[2]{16..17}"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_GROUPED_MM: Op = Op {
+    name: "torch.grouped_mm",
+    doc: "Products of matrices in groups; without `offsets` of a batch.",
+    schema: "(a: Tensor, b: Tensor, offsets: Tensor<i32>?, *, out_dtype: dtype? = None) -> Tensor",
+    level: Level::Composite(|b, call| {
+        let (x, y) = (call.tensor("a")?, call.tensor("b")?);
+        if !x.dtype().is_float() {
+            return Err(call.error(format!("`a` is {}, floats are wanted", x.dtype())));
+        }
+        let product = match call.opt_tensor("offsets")? {
+            Some(offsets) => b.tensor("prims.grouped_mm", vec![x.arg(), y.arg(), offsets.arg()]),
+            None if x.rank() == 3 && y.rank() == 3 => b.matmul(&x, &y),
+            None => return Err(call.error("without `offsets` both operands must have 3 dims")),
+        };
+        let product = product.map_err(|e| call.error(e.what))?;
+        let dtype = call.opt_dtype("out_dtype")?.unwrap_or(product.dtype());
+        Ok(vec![b.to(&product, dtype)?.arg()])
+    }),
+    aten: &[Aten {
+        overloads: &["_grouped_mm.default"],
+        import: Import::With(|b, c| {
+            if !c.arg("bias")?.is_none() {
+                return Err(c.error("takes no `bias`, in PyTorch neither"));
+            }
+            let args = import::args(c, &["self", "mat2", "offs", "out_dtype"])?;
+            b.call_recorded(&TORCH_GROUPED_MM, args, &c.results)
+        }),
+    }],
+    samples: &[
+        Sample("T[6, 8], T[2, 8, 8], i32[2]{6..7}"),
+        Sample("T[2, 8, 8], T[8, 16], i32[2]{16..17}"),
+        Sample("T[8, 16], T[16, 8], i32[2]{16..17}"),
+        Sample("T[2, 8, 8], T[2, 8, 8], none"),
+    ],
+    ..Op::BASE
+};
+
 pub static TORCH_BILINEAR: Op = Op {
     name: "torch.bilinear",
     doc: "`a^T w_k b + bias_k` for each matrix of `w`.",
     schema: "(a: Tensor, b: Tensor, w: Tensor, bias: Tensor? = None) -> Tensor",
     level: Level::Composite(bilinear),
-    aten: &[Aten {
-        overloads: &["bilinear.default"],
-        import: Import::Map("a=input1 b=input2 w=weight bias"),
-    }],
+    aten: &[
+        Aten { overloads: &["bilinear.default"], import: Import::Map("a=input1 b=input2 w=weight bias") },
+        Aten { overloads: &["_trilinear.default"], import: Import::With(import_trilinear) },
+    ],
     samples: &[
         Sample("T[2, 3], T[2, 4], T[5, 3, 4], T[5]"),
         Sample("T[3], T[4], T[2, 3, 4]"),
@@ -537,4 +604,59 @@ fn pdist(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     }
     let difference = b.sub(&sides[0], &sides[1])?;
     Ok(vec![b.tensor("torch.vector_norm", vec![difference.arg(), call.raw("p")?, Arg::ints([-1])])?.arg()])
+}
+
+fn grouped_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
+    let (x, y, offsets) = (call.tensor("a")?, call.tensor("b")?, call.tensor("offsets")?);
+    let [groups] = offsets.dims() else {
+        return Err(call.error(format!("`offsets` is {}, one dim is wanted", meta::show(offsets.dims()))));
+    };
+    let same = |p: &Dim, q: &Dim| p.same(q) != Some(false);
+    let dims = match (x.dims(), y.dims()) {
+        ([rows, k], [g, inner, columns]) if same(k, inner) && same(g, groups) => {
+            vec![rows.clone(), columns.clone()]
+        }
+        ([g, rows, k], [inner, columns]) if same(k, inner) && same(g, groups) => {
+            vec![rows.clone(), columns.clone()]
+        }
+        ([rows, k], [inner, columns]) if same(k, inner) => {
+            vec![groups.clone(), rows.clone(), columns.clone()]
+        }
+        (x, y) => {
+            let (x, y) = (meta::show(x), meta::show(y));
+            return Err(call.error(format!("{x} and {y} do not multiply in {groups} groups")));
+        }
+    };
+    if x.dtype() != y.dtype() {
+        return Err(call.error(format!("`a` is {}, `b` {}", x.dtype(), y.dtype())));
+    }
+    meta::one(dims, x.dtype(), &x.ty)
+}
+
+/// The product of three tensors with new dims, summed: ATen's own step below `bilinear`.
+fn import_trilinear(b: &mut Builder<'_>, c: &AtenCall) -> Result<Vec<Arg>, OpError> {
+    let mut product: Option<Tensor> = None;
+    for (name, new) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+        let mut x = import::tensor(b, c, name)?;
+        for axis in ints(c, new)? {
+            x = b.tensor("torch.unsqueeze", vec![x.arg(), Arg::Int(axis)])?;
+        }
+        product = Some(match product {
+            Some(p) => b.tensor("torch.mul", vec![p.arg(), x.arg()])?,
+            None => x,
+        });
+    }
+    let product = product.ok_or_else(|| c.error("has three operands"))?;
+    let summed = ints(c, "sumdim")?;
+    if summed.is_empty() {
+        return Ok(vec![product.arg()]);
+    }
+    b.call("torch.sum", vec![product.arg(), Arg::ints(summed)])
+}
+
+/// Known integers.
+fn ints(c: &AtenCall, name: &str) -> Result<Vec<i64>, OpError> {
+    let wrong = || c.error(format!("`{name}` must be a list of known integers"));
+    let Arg::List(items) = c.arg(name)? else { return Err(wrong()) };
+    items.iter().map(|a| if let Arg::Int(n) = a { Ok(*n) } else { Err(wrong()) }).collect()
 }

@@ -572,11 +572,11 @@ pub fn next_philox(b: &mut Builder<'_>, words: Dim) -> Result<(Arg, Arg), OpErro
 }
 
 /// Words that `n` draws of a float dtype take: two each in f64.
-fn float_words(dtype: Dtype, n: &Dim) -> Dim {
+pub(super) fn float_words(dtype: Dtype, n: &Dim) -> Dim {
     if dtype == Dtype::F64 { n.mul(&Dim::Known(2)) } else { n.clone() }
 }
 
-fn as_float(a: &Arg) -> Arg {
+pub(super) fn as_float(a: &Arg) -> Arg {
     match a {
         Arg::Int(n) => Arg::Float(*n as f64),
         other => other.clone(),

@@ -17,6 +17,9 @@ pub static OPS: &[&Op] = &[
     &TORCH_UPSAMPLE_LINEAR,
     &TORCH_UPSAMPLE_BICUBIC2D,
     &TORCH_GRID_SAMPLE,
+    &TORCH_UPSAMPLE_NEAREST_EXACT,
+    &TORCH_UPSAMPLE_AA,
+    &TORCH_AFFINE_GRID,
 ];
 
 pub static TORCH_INTERPOLATE: Op = Op {
@@ -37,7 +40,7 @@ pub static TORCH_UPSAMPLE_NEAREST: Op = Op {
     name: "torch.upsample_nearest",
     doc: "Each element of the result is the one at `floor(i * scale)` of the input.",
     schema: "(a: Tensor, out: dims?, scales: num[]?) -> Tensor",
-    level: Level::Composite(upsample_nearest),
+    level: Level::Composite(|b, call| nearest(b, call, 0.0)),
     aten: &[
         Aten {
             overloads: &[
@@ -134,11 +137,86 @@ pub static TORCH_GRID_SAMPLE: Op = Op {
     ..Op::BASE
 };
 
+pub static TORCH_UPSAMPLE_NEAREST_EXACT: Op = Op {
+    name: "torch.upsample_nearest_exact",
+    doc: "Each element of the result is the one of the input in which its centre lies.",
+    schema: "(a: Tensor, out: dims?, scales: num[]?) -> Tensor",
+    level: Level::Composite(|b, call| nearest(b, call, 0.5)),
+    aten: &[
+        Aten {
+            overloads: &[
+                "_upsample_nearest_exact1d.default",
+                "_upsample_nearest_exact2d.default",
+                "_upsample_nearest_exact3d.default",
+            ],
+            import: Import::With(|b, c| import_sized(b, c, "torch.upsample_nearest_exact")),
+        },
+        Aten {
+            overloads: &[
+                "_upsample_nearest_exact1d.vec",
+                "_upsample_nearest_exact2d.vec",
+                "_upsample_nearest_exact3d.vec",
+            ],
+            import: Import::With(|b, c| import_vec(b, c, "torch.upsample_nearest_exact")),
+        },
+    ],
+    samples: &[
+        Sample("T[2, 3, 4], out=[7]"),
+        Sample("T[1, 2, 6, 7], out=[4, 3]"),
+        Sample("T[1, 2, 3, 4], scales=[2.0, 1.5]"),
+        Sample("T[1, 1, 2, 3, 2], out=[4, 4, 4]"),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_UPSAMPLE_AA: Op = Op {
+    name: "torch.upsample_aa",
+    doc: "Linear or cubic interpolation that averages over what a smaller result leaves out (`antialias=True`).",
+    schema: "(a: Tensor, out: dims?, align_corners: bool, scales: num[]?, filter: str{bilinear|bicubic}) -> Tensor",
+    level: Level::Composite(super::antialias::decompose),
+    aten: &[
+        Aten {
+            overloads: &["_upsample_bilinear2d_aa.default", "_upsample_bilinear2d_aa.vec"],
+            import: Import::With(|b, c| import_antialiased(b, c, "bilinear")),
+        },
+        Aten {
+            overloads: &["_upsample_bicubic2d_aa.default", "_upsample_bicubic2d_aa.vec"],
+            import: Import::With(|b, c| import_antialiased(b, c, "bicubic")),
+        },
+    ],
+    samples: &[
+        Sample("T[1, 2, 7, 6], out=[3, 4], align_corners=false, filter=\"bilinear\""),
+        Sample("T[1, 2, 7, 6], out=[3, 9], align_corners=true, filter=\"bilinear\""),
+        Sample("T[2, 1, 8, 9], out=[3, 4], align_corners=false, filter=\"bicubic\""),
+        Sample("T[1, 1, 4, 5], out=[8, 2], align_corners=true, filter=\"bicubic\""),
+        Sample("T[1, 2, 8, 6], align_corners=false, scales=[0.5, 2.0], filter=\"bicubic\""),
+    ],
+    ..Op::BASE
+};
+
+pub static TORCH_AFFINE_GRID: Op = Op {
+    name: "torch.affine_grid",
+    doc: "The points (x, y or x, y, z in -1..1, last dim) at which an affine map of an image of dims `out` samples.",
+    schema: "(theta: Tensor, out: dims, align_corners: bool) -> Tensor",
+    level: Level::Composite(super::grid_sample::affine_grid),
+    aten: &[Aten {
+        overloads: &["affine_grid_generator.default"],
+        import: Import::Map("theta out=size align_corners"),
+    }],
+    samples: &[
+        Sample("T[2, 2, 3], out=[2, 3, 4, 5], align_corners=false"),
+        Sample("T[1, 2, 3], out=[1, 3, 3, 2], align_corners=true"),
+        Sample("T[1, 3, 4], out=[1, 1, 2, 3, 4], align_corners=false"),
+        Sample("T[2, 2, 3], out=[2, 1, 1, 4], align_corners=true"),
+    ],
+    ..Op::BASE
+};
+
 /// One spatial dim: its axis, sizes, and the scale where one is given.
-struct Axis {
-    axis: usize,
-    from: Dim,
-    to: Dim,
+pub(super) struct Axis {
+    pub(super) axis: usize,
+    pub(super) from: Dim,
+    pub(super) to: Dim,
     scale: Option<f64>,
 }
 
@@ -179,7 +257,7 @@ fn scaled_size(call: &Call, from: &Dim, factor: f64) -> Result<Dim, OpError> {
 }
 
 /// The spatial dims of the call, whose sizes are in `sizes` and factors in `scales`.
-fn axes(call: &Call, a: &Tensor, sizes: &str, scales: &str) -> Result<Vec<Axis>, OpError> {
+pub(super) fn axes(call: &Call, a: &Tensor, sizes: &str, scales: &str) -> Result<Vec<Axis>, OpError> {
     let n = a.rank().saturating_sub(2);
     if !(1..=3).contains(&n) {
         return Err(call.error(format!("`a` is {}, 1 to 3 spatial dims are wanted", meta::show(a.dims()))));
@@ -223,7 +301,7 @@ fn times_ratio(b: &mut Builder<'_>, x: &Tensor, from: &Dim, to: &Dim) -> Built {
 }
 
 /// `x` times the scale from result to input.
-fn times_scale(b: &mut Builder<'_>, x: &Tensor, axis: &Axis) -> Built {
+pub(super) fn times_scale(b: &mut Builder<'_>, x: &Tensor, axis: &Axis) -> Built {
     match axis.scale {
         Some(s) => b.mul(x, rounded(1.0 / s, x.dtype())),
         None => times_ratio(b, x, &axis.from, &axis.to),
@@ -241,12 +319,14 @@ pub fn clamped(b: &mut Builder<'_>, index: &Tensor, n: &Dim) -> Built {
     b.minimum(&index, size(&n.sub(&Dim::Known(1))))
 }
 
-fn upsample_nearest(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+/// The element at `floor((i + shift) * scale)`.
+fn nearest(b: &mut Builder<'_>, call: &Call, shift: f64) -> Result<Vec<Arg>, OpError> {
     let mut a = call.tensor("a")?;
     for axis in axes(call, &a, "out", "scales")? {
         // Positions are f32 for every dtype.
         let i = b.iota(&axis.to, Dtype::I64, &a.ty.device)?;
         let i = b.to(&i, Dtype::F32)?;
+        let i = if shift == 0.0 { i } else { b.add(&i, shift)? };
         let at = times_scale(b, &i, &axis)?;
         let at = b.floor(&at)?;
         let at = b.to(&at, Dtype::I64)?;
@@ -400,27 +480,36 @@ fn interpolate(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
 
 // Import.
 
-/// `upsample_*.default`: the size is given, scales beside it one argument each.
+/// `upsample_*.default`: the size is given.
 fn import_sized(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
-    let names = ["scales", "scales_d", "scales_h", "scales_w"];
-    let given: Vec<Arg> = names.iter().filter_map(|n| c.arg(n).ok().cloned()).collect();
-    let scales = if given.iter().all(Arg::is_none) { Arg::None } else { Arg::List(given) };
-    import_upsample(b, c, op, "self", scales)
+    let args = upsample_args(c, "self", separate_scales(c))?;
+    b.call(op, args)
 }
 
 /// `upsample_*.vec`: size or factors.
 fn import_vec(b: &mut Builder<'_>, c: &AtenCall, op: &str) -> Result<Vec<Arg>, OpError> {
-    let scales = import::arg(c, "scale_factors")?;
-    import_upsample(b, c, op, "input", scales)
+    let args = upsample_args(c, "input", import::arg(c, "scale_factors")?)?;
+    b.call(op, args)
 }
 
-fn import_upsample(
-    b: &mut Builder<'_>,
-    c: &AtenCall,
-    op: &str,
-    a: &str,
-    scales: Arg,
-) -> Result<Vec<Arg>, OpError> {
+/// Either form.
+fn import_antialiased(b: &mut Builder<'_>, c: &AtenCall, filter: &str) -> Result<Vec<Arg>, OpError> {
+    let mut args = match c.arg("scale_factors") {
+        Ok(scales) => upsample_args(c, "input", scales.clone())?,
+        Err(_) => upsample_args(c, "self", separate_scales(c))?,
+    };
+    args.push(Arg::str(filter));
+    b.call("torch.upsample_aa", args)
+}
+
+/// Scales beside a size, one argument each.
+fn separate_scales(c: &AtenCall) -> Arg {
+    let names = ["scales", "scales_d", "scales_h", "scales_w"];
+    let given: Vec<Arg> = names.iter().filter_map(|n| c.arg(n).ok().cloned()).collect();
+    if given.iter().all(Arg::is_none) { Arg::None } else { Arg::List(given) }
+}
+
+fn upsample_args(c: &AtenCall, a: &str, scales: Arg) -> Result<Vec<Arg>, OpError> {
     let out = match import::arg(c, "output_size")? {
         // The file knows the size that the factors made, symbolic or not.
         Arg::None => match c.results.first() {
@@ -434,5 +523,5 @@ fn import_upsample(
         args.push(align.clone());
     }
     args.push(scales);
-    b.call(op, args)
+    Ok(args)
 }

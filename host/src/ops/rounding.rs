@@ -640,6 +640,8 @@ fn quantized(b: &mut Builder<'_>, call: &Call) -> Result<(Tensor, Operand, Opera
                 let t = b.reshape(&t, &[])?;
                 Operand::Tensor(b.expand(&t, x.dims())?)
             }
+            // ATen's kernels know the scale as an f32, whatever the input is.
+            Operand::Num(Num::Float(s)) => Operand::Num(Num::Float(f64::from(s as f32))),
             number => number,
         });
     }
@@ -664,6 +666,12 @@ fn fake_quantize(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> 
     let q = b.maximum(&q, call.int("lo")?)?;
     let q = b.minimum(&q, call.int("hi")?)?;
     let q = b.sub(&q, zero)?;
+    // The product is rounded to f32, as ATen's kernels do, whatever the input is.
+    let q = b.to(&q, Dtype::F32)?;
+    let scale = match scale {
+        Operand::Tensor(t) => Operand::Tensor(b.to(&t, Dtype::F32)?),
+        number => number,
+    };
     let y = b.mul(&q, scale)?;
     Ok(vec![b.to(&y, dtype)?.arg()])
 }

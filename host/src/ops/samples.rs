@@ -3,7 +3,7 @@
 //! A sample is an argument list as in the trace format (what may be a tensor by position, all else by name; where
 //! nothing may be a tensor, by position), with tensors written by their type and filling:
 //! `T[2, 3]` has the case's dtype, `i64[4]{0..10}` integers from 0 up to 10, 10 not included, `T[3]{pos}` positive
-//! values, `T[0]` no element, `T[]` zero-dim, `T[2, 3]{nonfinite}` NaN and infinities among the values. Absent: `none`.
+//! values, `T[3, 3]{posdef}` a Hermitian positive-definite matrix, `T[0]` no element, `T[]` zero-dim, `T[2, 3]{nonfinite}` NaN and infinities among the values. Absent: `none`.
 //! This file reads the text into a description; whoever runs a sample makes the data (no tensor lives in this room).
 
 use crate::ir::{Arg, Device, Dtype, Schema, TensorType, ValueId};
@@ -49,6 +49,8 @@ pub enum Fill {
     Unit,
     /// `sorted`: not falling along the last dim.
     Sorted,
+    /// `posdef`: matrices in the last two dims that are Hermitian and positive-definite.
+    PositiveDefinite,
     /// `nonfinite`: NaN, infinities and zeros of both signs among ordinary values.
     NonFinite,
     /// `lo..hi`: integers, `hi` not included.
@@ -241,6 +243,7 @@ fn fill_of(word: &str) -> Result<Fill, String> {
         "nonzero" => Fill::NonZero,
         "unit" => Fill::Unit,
         "sorted" => Fill::Sorted,
+        "posdef" => Fill::PositiveDefinite,
         "nonfinite" => Fill::NonFinite,
         _ => {
             let bounds =

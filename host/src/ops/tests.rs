@@ -24,6 +24,80 @@ fn names_are_unique_and_levels_agree_with_them() {
     }
 }
 
+/// Ops of the contract that another room brings, and why they are not here yet.
+const ELSEWHERE: &[&str] = &["torch.map", "torch.scan"];
+
+#[test]
+fn the_table_holds_what_the_contract_names() {
+    let lines =
+        include_str!("contract.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let is_missing = |name: &&str| match name.strip_prefix("aten.") {
+        Some(overload) => super::table::aten_owner(overload).is_none(),
+        None => find(name).is_none() && !ELSEWHERE.contains(name),
+    };
+    let missing: Vec<&str> = lines.filter(is_missing).collect();
+    assert!(missing.is_empty(), "{} missing: {missing:?}", missing.len());
+}
+
+/// Files outside of this room that may name ops, with what for.
+const NAMES_OPS: &[(&str, &str)] = &[
+    (
+        "frontend/numbers.rs",
+        "Python's arithmetic of sizes becomes `num.*`, the model's asserts `prims.check`",
+    ),
+    ("frontend/autocast.rs", "casts of a region become `prims.convert_element_type`"),
+    ("frontend/nested.rs", "control flow of the file becomes `prims.cond`, `prims.while_loop`, `prims.scan`"),
+    ("autodiff/nested.rs", "the gradient of control flow is control flow"),
+    ("frontend/functionalize.rs", "writes become `prims.copy_` and `prims.set_data`, which no ATen op is"),
+    ("ir/verify/mod.rs", "where a trace may write: `prims.copy_`"),
+];
+
+#[test]
+fn no_other_room_names_ops() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut faults = Vec::new();
+    let mut folders = vec![src.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let file = path.strip_prefix(&src).expect("below").to_string_lossy().replace('\\', "/");
+            let tests = ["ops/", "frontend/tests/"].iter().any(|room| file.starts_with(room))
+                || ["tests.rs", "roundtrip.rs"].iter().any(|name| file.ends_with(name));
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let program = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let allowed = NAMES_OPS.iter().any(|(name, _)| *name == file);
+            let names = if tests { Vec::new() } else { op_names(program) };
+            faults.extend(names.iter().filter(|_| !allowed).map(|name| format!("{file} names `{name}`")));
+            faults.extend(
+                names
+                    .iter()
+                    .filter(|name| find(name).is_none())
+                    .map(|name| format!("{file}: no op `{name}`")),
+            );
+        }
+    }
+    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+}
+
+/// String literals of a source that look like names of ops; what follows `//` does not count.
+fn op_names(source: &str) -> Vec<&str> {
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let literals = code.flat_map(|line| line.split('"').skip(1).step_by(2));
+    let is_name = |text: &&str| {
+        let rest = ["prims.", "torch.", "num.", "optim.", "dist."].iter().find_map(|p| text.strip_prefix(p));
+        rest.is_some_and(|rest| {
+            !rest.is_empty() && rest.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        })
+    };
+    // Modules of PyTorch's, in what its pickles name, and the head of its names of functions.
+    let python = ["torch.storage", "torch._utils"];
+    literals.filter(is_name).filter(|text| !python.contains(text) && !text.ends_with('_')).collect()
+}
+
 #[test]
 fn every_static_is_listed() {
     let room = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ops");

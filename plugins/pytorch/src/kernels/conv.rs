@@ -28,7 +28,7 @@ pub static ROWS: &[Row] = &[
     call("torch.adaptive_max_pool1d", "adaptive_max_pool1d", "a out"),
     with("torch.adaptive_max_pool2d", |recipe| adaptive(recipe, "adaptive_max_pool2d", 2)),
     with("torch.adaptive_max_pool3d", |recipe| adaptive(recipe, "adaptive_max_pool3d", 3)),
-    call("torch.affine_grid", "affine_grid_generator", "theta out align_corners"),
+    with("torch.affine_grid", affine_grid),
     with("torch.avg_pool1d", |recipe| avg_pool(recipe, 1)),
     with("torch.avg_pool2d", |recipe| avg_pool(recipe, 2)),
     call(
@@ -87,6 +87,21 @@ pub static ROWS: &[Row] = &[
     call("torch.gru_cell", "gru_cell", "a h w_ih w_hh b_ih b_hh"),
     call("torch.lstm", "lstm.input", "a h params has_biases layers dropout train bidirectional batch_first"),
     call("torch.lstm_cell", "lstm_cell", "a h w_ih w_hh b_ih b_hh"),
+    with("torch.rnn", |recipe| {
+        let args = "a h params has_biases layers dropout train bidirectional batch_first";
+        match recipe.op.str("nonlinearity")? {
+            "relu" => recipe.call("rnn_relu.input", args),
+            _ => recipe.call("rnn_tanh.input", args),
+        }
+    }),
+    with("torch.rnn_cell", |recipe| match recipe.op.str("nonlinearity")? {
+        "relu" => recipe.call("rnn_relu_cell", "a h w_ih w_hh b_ih b_hh"),
+        _ => recipe.call("rnn_tanh_cell", "a h w_ih w_hh b_ih b_hh"),
+    }),
+    with("torch.upsample_aa", |recipe| match recipe.op.str("filter")? {
+        "bicubic" => upsample(recipe, ["", "_upsample_bicubic2d_aa", ""], true),
+        _ => upsample(recipe, ["", "_upsample_bilinear2d_aa", ""], true),
+    }),
 ];
 
 const CONVOLUTION: &str = "a w bias stride padding dilation transposed output_padding groups";
@@ -125,6 +140,15 @@ fn spatial(recipe: &Recipe<'_>, list: &str) -> Result<usize, Refusal> {
         n @ 1..=3 => Ok(n),
         n => Err(form(format!("`{list}` names {n} dims; 1 to 3 are taken")).attribute(list)),
     }
+}
+
+/// A single row or column makes ATen ask for a number in the dtype of `theta`, which it cannot do for halves.
+fn affine_grid(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    let single = recipe.op.ints("out")?.iter().skip(2).any(|n| *n == 1);
+    if single && recipe.desc("theta")?.dtype().is_half() {
+        return Err(form("halves, and a dim of the result is 1".into()).attribute("out"));
+    }
+    recipe.call("affine_grid_generator", "theta out align_corners")
 }
 
 /// One size stands for all dims; ATen wants each.

@@ -24,6 +24,7 @@ pub static ROWS: &[Row] = &[
     call("torch.triu_indices", "triu_indices", "rows cols offset %dtype"),
     call("torch.zeros", "zero_", "%o0"),
     call("torch.zeros_like", "zero_", "%o0"),
+    call("torch.hann_window", "hann_window.periodic", "n periodic %dtype"),
 ];
 
 /// `start + i * step`; ATen takes an end, which is exact for integers only.

@@ -26,6 +26,15 @@ pub static ROWS: &[Row] = &[
     with("torch.nll_loss_backward", nll_loss_backward),
     with("torch.smooth_l1_loss", |recipe| reduced(recipe, "smooth_l1_loss", "a target %reduction beta")),
     with("torch.soft_margin_loss", |recipe| reduced(recipe, "soft_margin_loss", "a target %reduction")),
+    call("torch.cosine_embedding_loss", "cosine_embedding_loss", "a b target margin %reduction"),
+    call("torch.hinge_embedding_loss", "hinge_embedding_loss", "a target margin %reduction"),
+    call("torch.margin_ranking_loss", "margin_ranking_loss", "a b target margin %reduction"),
+    call("torch.poisson_nll_loss", "poisson_nll_loss", "a target log_input full eps %reduction"),
+    call(
+        "torch.triplet_margin_loss",
+        "triplet_margin_loss",
+        "a positive negative margin p eps swap %reduction",
+    ),
 ];
 
 /// Before a reduction ATen makes the given output as large as the input: then the result is copied instead.

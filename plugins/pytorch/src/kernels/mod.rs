@@ -14,6 +14,7 @@ pub mod opaque;
 mod pointwise;
 mod reduction;
 mod shape;
+mod transform;
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -33,6 +34,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         norm::ROWS,
         attention::ROWS,
         loss::ROWS,
+        transform::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -229,6 +229,15 @@ pub static ROWS: &[Row] = &[
     copy("torch.dropout"),
     pointwise("torch.native_dropout", "native_dropout", "a p train"),
     pointwise("torch.native_dropout_backward", "native_dropout_backward", "g mask scale"),
+    // Gradients that ATen has as ops.
+    with("torch.fake_quantize_per_tensor", fake_quantize),
+    call("torch.glu", "glu", "a axis"),
+    call("torch.glu_backward", "glu_backward", "g a axis"),
+    pointwise("torch.gelu_backward", "gelu_backward", "g a approximate"),
+    pointwise("torch.relu_backward", "threshold_backward", "g a threshold"),
+    pointwise("torch.sigmoid_backward", "sigmoid_backward", "g a"),
+    pointwise("torch.silu_backward", "silu_backward", "g a"),
+    pointwise("torch.tanh_backward", "tanh_backward", "g a"),
 ];
 
 /// Integers divide towards zero; ATen's plain division would make floats of them.
@@ -364,5 +373,16 @@ fn fill(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
         }
         Some(_) => recipe.call("fill_.Scalar", "%o0 value"),
         None => Err(form("it has no value".into())),
+    }
+}
+
+/// Scale and zero point are two tensors, or two numbers.
+fn fake_quantize(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
+    match (recipe.op.tensor("scale"), recipe.op.tensor("zero")) {
+        (Some(_), Some(_)) => {
+            recipe.call("fake_quantize_per_tensor_affine.tensor_qparams", "a scale zero lo hi")
+        }
+        (None, None) => recipe.call("fake_quantize_per_tensor_affine", "a scale zero lo hi"),
+        _ => Err(form("of `scale` and `zero` one is a tensor".into()).attribute("zero")),
     }
 }
