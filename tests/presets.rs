@@ -6,17 +6,15 @@
 
 #[path = "support/exported.rs"]
 mod exported;
+#[path = "support/models.rs"]
+mod models;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use exported::{Tensors, folder};
-use rustc_hash::FxHashMap;
-use thunderhead::compare::{Tolerance, compare, compare_gradients};
+use exported::folder;
 use thunderhead::config::{Overlay, Start, Surroundings};
-use thunderhead::run::GradRequest;
-use thunderhead::tensor_files::read_tensors;
-use thunderhead::{Host, HostOptions, Program, Tensor, Value};
+use thunderhead::{Host, HostOptions};
 
 /// Models whose gradients fusers give, but beyond PyTorch's tolerance, and why.
 const GRADIENT_EXCEPTIONS: &[(&str, &str)] = &[(
@@ -40,104 +38,21 @@ fn host(preset: &str, plugins: &Path, dist: &Path) -> Host {
     Host::open(&options).unwrap_or_else(|error| panic!("{preset}: {error}"))
 }
 
-fn models() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder(""))
-        .expect("tests/models is there")
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join("meta.json").exists())
-        .collect();
-    folders.sort();
-    assert!(folders.len() >= 19, "only {} models", folders.len());
-    folders
-}
-
-fn name(folder: &Path) -> String {
-    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-fn file(folder: &Path, name: &str) -> Option<Tensors> {
-    let path = folder.join(format!("{name}.safetensors"));
-    path.exists().then(|| read_tensors(&path).unwrap_or_else(|error| panic!("{error}")))
-}
-
-fn meta(folder: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(folder.join("meta.json")).expect("a fixture");
-    serde_json::from_str(&text).expect("JSON")
-}
-
-fn arranged(program: &Program, given: Tensors) -> Result<Vec<Value>, String> {
-    let given = given.into_iter().map(|(name, tensor)| (name, Value::Tensor(tensor))).collect();
-    program.arrange(given, &mut |_, _| None).map_err(|error| error.to_string())
-}
-
-/// Both calls of one session.
-fn results(host: &Host, folder: &Path, dialect: &str) -> Result<(), String> {
-    let meta = meta(folder);
-    let tolerance = Tolerance { rtol: meta["rtol"].as_f64(), atol: meta["atol"].as_f64() };
-    let program = Program::open(folder.join(format!("{dialect}.pt2"))).map_err(|error| error.to_string())?;
-    let session = host.compile(&program).map_err(|error| error.to_string())?;
-    for call in ["", "2"] {
-        let (Some(given), Some(expected)) =
-            (file(folder, &format!("inputs{call}")), file(folder, &format!("expected{call}")))
-        else {
-            continue;
-        };
-        let outputs = session.run(&arranged(&program, given)?).map_err(|error| error.to_string())?;
-        for (name, expected) in expected {
-            let at: usize = name.trim_start_matches("out").parse().expect("out0, out1, …");
-            let got = outputs.get(at).and_then(Value::tensor).ok_or_else(|| format!("no {name}"))?;
-            let verdict = compare(got, &expected, tolerance).map_err(|error| error.to_string())?;
-            if !verdict.is_same() {
-                return Err(format!("{dialect}{call} {name}: {}", verdict.sentence()));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn gradients(host: &Host, folder: &Path) -> Result<(), String> {
-    let (Some(expected), Some(given), Some(cotangents)) =
-        (file(folder, "grads"), file(folder, "inputs"), file(folder, "cotangents"))
-    else {
-        return Ok(());
-    };
-    let meta = meta(folder);
-    let rtol = meta["grads"]["grad_rtol"].as_f64().or_else(|| meta["grad_rtol"].as_f64()).unwrap_or(1e-3);
-    let program = Program::open(folder.join("model.pt2")).map_err(|error| error.to_string())?;
-    let session = host.compile(&program).map_err(|error| error.to_string())?;
-    let request = GradRequest { wrt: None, remat: true };
-    let (_, _, tape) =
-        session.forward(&arranged(&program, given)?, &request).map_err(|error| error.to_string())?;
-    let cotangents: FxHashMap<usize, Tensor> = cotangents
-        .into_iter()
-        .filter_map(|(name, tensor)| Some((name.strip_prefix("out")?.parse().ok()?, tensor)))
-        .filter(|(index, _)| tape.cotangents().contains(index))
-        .collect();
-    let got = tape.backward(&cotangents).map_err(|error| error.to_string())?;
-    let got: Tensors = got.into_iter().map(|(name, tensor)| (name.to_string(), tensor)).collect();
-    if let Some(missing) = expected.keys().find(|name| !got.contains_key(*name)) {
-        return Err(format!("no gradient of {missing}"));
-    }
-    for (name, verdict) in compare_gradients(&got, &expected, rtol).map_err(|error| error.to_string())? {
-        if !verdict.is_same() {
-            return Err(format!("gradient of {name}: {}", verdict.sentence()));
-        }
-    }
-    Ok(())
-}
-
 #[track_caller]
 fn all(host: &Host) {
     let mut wrong = Vec::new();
-    for folder in models() {
-        let name = name(&folder);
+    let folders = models::folders("meta.json");
+    assert!(folders.len() >= 19, "only {} models", folders.len());
+    for folder in folders {
+        let name = models::name(&folder);
         for dialect in ["model", "core"] {
-            if let Err(why) = results(host, &folder, dialect) {
+            if let Err(why) = models::results(host, &folder, dialect) {
                 wrong.push(format!("{name}: {why}"));
             }
         }
-        let compared = GRADIENT_EXCEPTIONS.iter().all(|(model, _)| *model != name);
-        if compared && let Err(why) = gradients(host, &folder) {
+        let compared = folder.join("grads.safetensors").exists()
+            && GRADIENT_EXCEPTIONS.iter().all(|(model, _)| *model != name);
+        if compared && let Err(why) = models::gradients(host, &folder, true) {
             wrong.push(format!("{name}: {why}"));
         }
     }

@@ -136,10 +136,7 @@ pub static TORCH_ASSERT_ASYNC: Op = Op {
     name: "torch.assert_async",
     doc: "An error with the message where `cond` is false when it runs.",
     schema: "(cond: Tensor<b>, message: str = \"\") -> ()",
-    level: Level::Composite(|b, call| {
-        b.call("prims.check", vec![call.raw("cond")?, call.raw("message")?])?;
-        Ok(vec![])
-    }),
+    level: Level::Composite(checked),
     meta: Meta::Fn(check_meta),
     vjp: Vjp::NonDiff,
     traits: Traits::EFFECT,
@@ -399,6 +396,12 @@ fn nested_only(_: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
     Err(call.error("is inlined at import; it cannot stand in a trace that is taken apart"))
 }
 
+/// The op's own condition and message, checked when it runs.
+fn checked(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
+    b.call("prims.check", vec![call.raw("cond")?, call.raw("message")?])?;
+    Ok(vec![])
+}
+
 fn check_meta(call: &Call) -> Result<Vec<Option<Type>>, OpError> {
     call.str("message")?;
     match call.operand("cond")? {
@@ -460,10 +463,7 @@ pub static TORCH_ASSERT_SCALAR: Op = Op {
     name: "torch.assert_scalar",
     doc: "An assert of the model on a number: an error with the message where it is false.",
     schema: "(cond: num, message: str) -> ()",
-    level: Level::Composite(|b, call| {
-        b.call("prims.check", vec![call.raw("cond")?, call.raw("message")?])?;
-        Ok(vec![])
-    }),
+    level: Level::Composite(checked),
     meta: Meta::Fn(check_meta),
     vjp: Vjp::NonDiff,
     traits: Traits::EFFECT,
