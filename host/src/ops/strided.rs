@@ -458,12 +458,14 @@ fn polar(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
 
 /// Two numbers, one for the rows and one for the columns.
 fn pair(call: &Call, name: &str, low: i64) -> Result<[i64; 2], OpError> {
+    // Products of two, and sums of such, stay within i64.
+    let range = low..=i64::from(i32::MAX);
     match call.ints(name)?[..] {
-        [h, w] if h >= low && w >= low => Ok([h, w]),
-        [n] if n >= low => Ok([n, n]),
-        ref other => {
-            Err(call.error(format!("`{name}` must be two numbers of at least {low}, found {other:?}")))
-        }
+        [h, w] if range.contains(&h) && range.contains(&w) => Ok([h, w]),
+        [n] if range.contains(&n) => Ok([n, n]),
+        ref other => Err(call.error(format!(
+            "`{name}` must be two numbers of at least {low} and less than 2^31, found {other:?}"
+        ))),
     }
 }
 
