@@ -21,7 +21,8 @@ fn plugin() -> &'static Path {
 /// A host with the plugin and this order; `more` goes behind.
 fn host(order: &str, more: &str) -> Host {
     let path = plugin().display();
-    let text = format!("config = 1\nexecutors = [{order}]\n[plugins]\npaths = ['{path}']\n{more}");
+    let (keys, tables) = more.split_at(more.find('[').unwrap_or(more.len()));
+    let text = format!("config = 1\nexecutors = [{order}]\n{keys}[plugins]\npaths = ['{path}']\n{tables}");
     let (overlay, around) = (Overlay::default(), Surroundings::default());
     Host::open(&HostOptions { start: Start::Text(text), overlay, around }).expect("a good config")
 }
@@ -122,6 +123,7 @@ trace forward(
     assert_eq!(plan.regions.len(), 1);
     assert_eq!((plan.regions[0].name.as_str(), plan.regions[0].n_ops), ("Fuser0", 5));
     assert_eq!(plan.handed_on.get("reference"), Some(&1));
+    assert_eq!(op(&plan, "s").parts_run_by, ["reference"]);
     // The steps inside are the plan's own: who brings each kernel, and for which region.
     let by = &plan.regions[0].kernels_by_executor;
     assert!(by["fuser"] >= 4 && by["reference"] >= 1, "{by:?}");
@@ -153,7 +155,7 @@ fn a_plugin_before_the_fuser_splits() {
     same_as_reference(&session, MIXED, &mixed_inputs());
     let text = printed(&session, &mixed_inputs());
     assert!(text.contains("%h: f32[2, 3] = prims.linear(%x, %w) @matmuls\n"), "{text}");
-    assert!(text.contains("= Fuser0(%h) @fuser {"), "{text}");
+    assert!(text.contains("= Fuser0(%h, %t) @fuser {"), "{text}");
 }
 
 /// Who is not loaded, or denied, is not followed.
@@ -187,7 +189,7 @@ fn a_printed_trace_runs_as_it_says() {
                            %y: f32[2] = Fuser0(%x) @fuser\n    return %y as \"out0\"\n}\n";
     let error = session(&host("'fuser'", ""), without_content).run(&[filled(&[2])]).expect_err("no content");
     assert!(error.to_string().contains("--depth"), "{error}");
-    let stranger = MIXED.replace("stage acquired", "stage execution").replace("(%h)\n", "(%h) @nobody\n");
+    let stranger = MIXED.replace("stage acquired", "stage claimed").replace("(%h)\n", "(%h) @nobody\n");
     let error = session(&host("'fuser'", ""), &stranger).run(&mixed_inputs()).expect_err("not loaded");
     assert!(format!("{error:?}").contains("nobody"), "{error:?}");
 }
@@ -368,7 +370,7 @@ trace forward(
 ) stage acquired {
     %e: f32[4] = prims.exp(%x)
     %m: bool[4] = torch.gt(%x, 0.0)
-    %where: i64[u0, 1] = torch.nonzero(%m)
+    %where: i64[u0, 1] = prims.nonzero(%m)
     %f: f32[u0, 1] = torch.to(%where, dtype=f32)
     %g: f32[u0, 1] = prims.exp(%f)
     %h: f32[u0, 1] = prims.neg(%g)
@@ -445,4 +447,81 @@ fn compiling_twice_gives_the_same_text() {
         .map(|_| printed(&session(&host("'picky', 'fuser', 'matmuls'", ""), MIXED), &mixed_inputs()))
         .collect();
     assert!(texts.windows(2).all(|w| w[0] == w[1]), "{texts:?}");
+}
+
+/// An op handed on to another fuser is a region of one op for it: without a name, whatever its `min_ops`.
+#[test]
+fn fusers_hand_on_to_each_other() {
+    let host = host("'fuser', 'swallower'", "[executor.fuser]\noptions = { fault = 'hands_on' }\n");
+    let session = session(&host, MIXED);
+    same_as_reference(&session, MIXED, &mixed_inputs());
+    let text = printed(&session, &mixed_inputs());
+    assert!(text.contains("prims.neg(%h) @fuser -> swallower"), "{text}");
+    assert!(text.contains("prims.linear(%x, %w) @fuser -> reference"), "{text}");
+    let plan = session.plan(&mixed_inputs()).expect("plans");
+    let names: Vec<&str> = plan.regions.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["Fuser0"]);
+    // The softmax goes to nobody whole: its parts go to whoever takes them.
+    let by = &plan.regions[0].kernels_by_executor;
+    assert!(by["swallower"] >= 3 && by["reference"] >= 2 && !by.contains_key("fuser"), "{by:?}");
+}
+
+/// With `on_error = "next"` a region whose kernel fails is planned again without its executor.
+#[test]
+fn a_region_that_fails_goes_to_the_next() {
+    let fault = "[executor.fuser]\noptions = { fault = 'fails_at_run' }\n";
+    let stops = host("'fuser'", fault);
+    fails(&stops, MIXED, &mixed_inputs(), &["the moon is wrong", "Fuser0"]);
+    let goes_on = host("'fuser', 'matmuls'", &format!("[run]\non_error = 'next'\n{fault}"));
+    let session = session(&goes_on, MIXED);
+    same_as_reference(&session, MIXED, &mixed_inputs());
+    let plan = session.plan(&mixed_inputs()).expect("plans");
+    assert!(plan.regions.is_empty());
+    assert_eq!(op(&plan, "h").executor.as_deref(), Some("matmuls"));
+    assert_eq!(op(&plan, "h").refusals[0].code, "claim::plugin_failed");
+}
+
+/// What a region has made before a size was known is there for what comes after.
+#[test]
+fn regions_reach_over_sizes_that_the_run_tells() {
+    let text = "dim u0 in 0..
+
+trace forward(
+    %x: f32[2, 3] input \"in0\",
+) stage acquired {
+    %n: f32[2, 3] = prims.neg(%x)
+    %s: f32[2, 3] = torch.softmax(%n, axis=-1)
+    %m: bool[2, 3] = torch.gt(%x, 0.0)
+    %where: i64[u0, 2] = prims.nonzero(%m)
+    %f: f32[u0, 2] = torch.to(%where, dtype=f32)
+    %g: f32[u0, 2] = prims.exp(%f)
+    %t: f32[3, 2] = prims.transpose(%s, permutation=[1, 0])
+    %v: f32[3, 2] = prims.exp(%t)
+    return %g as \"out0\", %v as \"out1\", %s as \"out2\"
+}
+";
+    for fault in ["", "hands_on"] {
+        let host = host("'fuser'", &format!("[executor.fuser]\noptions = {{ fault = '{fault}' }}\n"));
+        let session = session(&host, text);
+        same_as_reference(&session, text, &[filled(&[2, 3])]);
+    }
+}
+
+/// State is written, and read again, around regions.
+#[test]
+fn state_goes_through_regions() {
+    let text = "trace forward(
+    %x: f32[4] inout \"in0\",
+) stage acquired {
+    %a: f32[4] = prims.add(%x, 1.0)
+    %b: f32[4] = prims.exp(%a)
+    %x.1: f32[4] = prims.copy_(%a, %x)
+    return %b as \"out0\"
+}
+";
+    let session = session(&host("'fuser'", ""), text);
+    let (outputs, written) = session.run_written(&[f32s(&[4], &[0.0, 1.0, 2.0, 3.0])]).expect("runs");
+    let new = written.values().next().expect("one is written").to_vec::<f32>().expect("f32");
+    assert_eq!(new, [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(numbers(&outputs)[0][0], 1f32.exp());
 }

@@ -4,29 +4,38 @@
 //! The tolerance is the models' own: the largest difference of a tensor against the larger of the tensor's largest
 //! gradient and a thousandth of the model's.
 
+#[path = "support/exported.rs"]
+mod exported;
+
+use exported::{dist, host};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use thunderhead::config::{Overlay, Start, Surroundings};
 use thunderhead::run::GradRequest;
 use thunderhead::tensor_files::read_tensors;
-use thunderhead::{Host, HostOptions, Program, Tensor, Value};
+use thunderhead::{Host, Program, Tensor, Value};
 
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/models");
 
 #[test]
 fn reference_gives_pytorchs_gradients() {
-    let text = "config = 1\nexecutors = [\"reference\"]\n".to_owned();
-    let mut around = Surroundings::of_process();
-    around.variables.remove("THUNDERHEAD_PLUGINS");
-    let options = HostOptions { start: Start::Text(text), overlay: Overlay::default(), around };
-    let host = Host::open(&options).expect("reference is linked in");
+    all_models(&host("reference", None, 1));
+}
+
+#[test]
+fn pytorch_gives_its_own_gradients() {
+    if let Some(dist) = dist() {
+        all_models(&host("pytorch", Some(&dist), 1));
+    }
+}
+
+fn all_models(host: &Host) {
     let mut wrong = Vec::new();
     let mut n_checked = 0;
     for folder in folders() {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         for remat in [true, false] {
-            match check(&host, &folder, remat) {
+            match check(host, &folder, remat) {
                 Ok(()) => n_checked += 1,
                 Err(why) => wrong.push(format!("{name} (remat {remat}): {why}")),
             }

@@ -311,6 +311,9 @@ impl Host {
     }
 }
 
+/// What a ban names where an executor failed at a region: which of its ops is at fault nobody knows.
+const EVERY_OP: &str = "*";
+
 /// Ops that an executor has failed at, with `on_error = "next"`: it is not asked for them again in this session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bans(Arc<Mutex<BTreeMap<(String, String), Refusal>>>);
@@ -319,13 +322,18 @@ impl Bans {
     /// Bans an executor from an op. False where it was banned already.
     pub(crate) fn add(&self, executor: &str, op: &str, refusal: Refusal) -> bool {
         let mut bans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let op = if crate::ir::verify::region_name(op).is_some() { EVERY_OP } else { op };
         bans.insert((executor.to_owned(), op.to_owned()), refusal).is_none()
     }
 
     fn get(&self, executor: &str, op: &str) -> Option<Refusal> {
         let bans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Nearly always empty: no keys are made then.
-        if bans.is_empty() { None } else { bans.get(&(executor.to_owned(), op.to_owned())).cloned() }
+        if bans.is_empty() {
+            return None;
+        }
+        let of = |op: &str| bans.get(&(executor.to_owned(), op.to_owned())).cloned();
+        of(op).or_else(|| of(EVERY_OP))
     }
 }
 

@@ -225,7 +225,7 @@ impl Session {
                 self.inner.forget_plans();
             }
             let banned = self.retry && self.bans.add(&fault.executor, &fault.op, refusal_of(fault));
-            if !banned || !self.is_in_order(&fault.executor) {
+            if !banned || !self.can_do_without(&fault.executor) {
                 return Err(error.into());
             }
             log::warn!(target: "thunderhead", "{fault}; planned again without it there (on_error = \"next\")");
@@ -233,8 +233,10 @@ impl Session {
         }
     }
 
-    fn is_in_order(&self, executor: &str) -> bool {
-        self.config.order.iter().any(|name| name.value == executor)
+    /// Is it in the order, or there because another is like it? The last resort is nobody's to leave out.
+    fn can_do_without(&self, executor: &str) -> bool {
+        let in_order = self.config.order.iter().any(|name| name.value == executor);
+        in_order || executor != "reference"
     }
 
     /// Looks at each compiled program once.

@@ -314,6 +314,8 @@ pub mod prims {
     pub const ROUND: &str = "prims.round";
     /// `prims.rsqrt`
     pub const RSQRT: &str = "prims.rsqrt";
+    /// `prims.scan`
+    pub const SCAN: &str = "prims.scan";
     /// `prims.scatter`
     pub const SCATTER: &str = "prims.scatter";
     /// `prims.scatter_add`
@@ -388,6 +390,8 @@ pub mod prims {
     pub const WHERE: &str = "prims.where";
     /// `prims.while_loop`
     pub const WHILE_LOOP: &str = "prims.while_loop";
+    /// `prims.while_loop_stacked`
+    pub const WHILE_LOOP_STACKED: &str = "prims.while_loop_stacked";
     /// `prims.zeta`
     pub const ZETA: &str = "prims.zeta";
 }
@@ -822,6 +826,8 @@ pub mod torch {
     pub const LSTM_CELL: &str = "torch.lstm_cell";
     /// `torch.lt`
     pub const LT: &str = "torch.lt";
+    /// `torch.map`
+    pub const MAP: &str = "torch.map";
     /// `torch.margin_ranking_loss`
     pub const MARGIN_RANKING_LOSS: &str = "torch.margin_ranking_loss";
     /// `torch.masked_fill`
@@ -1008,6 +1014,8 @@ pub mod torch {
     pub const SCALED_DOT_PRODUCT_ATTENTION_BACKWARD: &str = "torch.scaled_dot_product_attention_backward";
     /// `torch.scaled_dot_product_attention_lse`
     pub const SCALED_DOT_PRODUCT_ATTENTION_LSE: &str = "torch.scaled_dot_product_attention_lse";
+    /// `torch.scan`
+    pub const SCAN: &str = "torch.scan";
     /// `torch.scatter`
     pub const SCATTER: &str = "torch.scatter";
     /// `torch.scatter_add`

@@ -35,6 +35,12 @@ pub enum Profile {
 pub const TORCH_PLUGINS: &[(&str, &str)] =
     &[("thunderhead-pytorch", "thunderhead_pytorch"), ("thunderhead-sdpa", "thunderhead_sdpa")];
 
+/// Packages that need no libtorch, with the names of their libraries.
+pub const PLUGINS: &[(&str, &str)] = &[
+    ("thunderhead-full-fusion", "thunderhead_full_fusion"),
+    ("thunderhead-concat-inductor", "thunderhead_concat_inductor"),
+];
+
 /// `cargo xtask dist`: builds the tree and says where it is.
 pub fn command(torch: Torch) -> Result<(), Failure> {
     let tree = build(torch, Profile::Release)?;
@@ -70,6 +76,9 @@ fn compile(libtorch: Option<&Libtorch>, profile: Profile) -> Result<(), Failure>
         Profile::Quick => _ = cargo.args(["--profile", "quick"]),
         Profile::Dev => (),
     }
+    for (package, _) in PLUGINS {
+        cargo.args(["--package", package]);
+    }
     if let Some(libtorch) = libtorch {
         for (package, _) in TORCH_PLUGINS {
             cargo.args(["--package", package]);
@@ -86,6 +95,9 @@ fn lay_out(built: &Path, tree: &Path, libtorch: Option<&Libtorch>) -> Result<(),
         tool::io("create", &folder, fs::create_dir_all(&folder))?;
     }
     copy(&built.join(exe("thunderhead")), &tree.join("bin").join(exe("thunderhead")))?;
+    for (_, library) in PLUGINS {
+        copy(&built.join(dylib(library)), &tree.join("plugins").join(dylib(library)))?;
+    }
     let libraries = tree.join("share/libraries.toml");
     for (_, library) in TORCH_PLUGINS {
         let place = tree.join("plugins").join(dylib(library));

@@ -3,7 +3,7 @@
 use super::AutodiffError;
 use super::tape::{Node, Tape};
 use crate::ir::trace::origin;
-use crate::ir::{Bsym, Device, Stmt, TensorType, Type, ValueId};
+use crate::ir::{Arg, Bsym, Device, Stmt, TensorType, Type, ValueId};
 use crate::ops::{self, Builder, Call, Grad, OpError, Tensor, Vjp};
 use rustc_hash::FxHashMap;
 
@@ -19,8 +19,14 @@ pub struct Reverse {
     pub of_value: Vec<(ValueId, ValueId)>,
 }
 
-/// Walks the tape in reverse. `ties` are values that are one parameter under several names.
-pub fn walk(tape: &mut Tape, wanted: &[ValueId], ties: &[Vec<ValueId>]) -> Result<Reverse, AutodiffError> {
+/// Walks the tape in reverse. `ties` are values that are one parameter under several names; `takes` says by index which
+/// outputs may have a cotangent.
+pub fn walk(
+    tape: &mut Tape,
+    wanted: &[ValueId],
+    ties: &[Vec<ValueId>],
+    takes: &dyn Fn(usize) -> bool,
+) -> Result<Reverse, AutodiffError> {
     let mut r =
         Reverse { body: Vec::new(), cotangents: Vec::new(), gradients: Vec::new(), of_value: Vec::new() };
     let mut cotangent: FxHashMap<ValueId, Tensor> = FxHashMap::default();
@@ -30,7 +36,7 @@ pub fn walk(tape: &mut Tape, wanted: &[ValueId], ties: &[Vec<ValueId>]) -> Resul
         .iter()
         .enumerate()
         .filter_map(|(i, o)| Some((i, o.value.value()?)))
-        .filter(|(_, v)| tape.active.contains(v))
+        .filter(|(i, v)| tape.active.contains(v) && takes(*i))
         .collect();
     for (i, v) in outputs {
         let ty = tape.trace.ty(v).clone();
@@ -79,6 +85,10 @@ fn node(
         return Ok(());
     }
     let (bsym, op, extra) = (bsym.clone(), *op, extra.clone());
+    let Some(op) = op else { return opaque(tape, &bsym, &cotangents, r, cotangent) };
+    if let Some(flow) = ops::Flow::of(op, &bsym.args) {
+        return super::nested::reverse(tape, &bsym, &flow, &extra, &cotangents, r, cotangent);
+    }
     let place = origin(&tape.trace, &bsym);
     let fail = |e: OpError| AutodiffError::rule(op.name, &place, e);
     let rule = match op.vjp {
@@ -120,12 +130,62 @@ fn node(
     Ok(())
 }
 
+/// The gradient of an opaque op: `vjp.` before its name, the cotangents, then the op's own arguments; a result for each of
+/// its floating tensor arguments, absent (and said so by `wanted`) where nobody wants it. Who runs it knows the rule.
+fn opaque(
+    tape: &mut Tape,
+    bsym: &Bsym,
+    cotangents: &[Option<Tensor>],
+    r: &mut Reverse,
+    cotangent: &mut FxHashMap<ValueId, Tensor>,
+) -> Result<(), AutodiffError> {
+    let op = format!("vjp.{}", bsym.op);
+    let mut args: Vec<Arg> = cotangents.iter().map(|g| g.as_ref().map_or(Arg::None, Tensor::arg)).collect();
+    if ops::aten_schema::gives_list(&bsym.op) {
+        args = vec![Arg::List(args)];
+    }
+    args.extend(bsym.args.iter().cloned());
+    let mut inputs = Vec::new();
+    bsym.for_each_use(&mut |v| {
+        if tape.trace.ty(v).tensor().is_some_and(|t| t.dtype.is_inexact()) {
+            inputs.push(v);
+        }
+    });
+    let wanted: Vec<bool> = inputs.iter().map(|v| tape.active.contains(v)).collect();
+    let gradients: Vec<Option<ValueId>> = inputs
+        .iter()
+        .zip(&wanted)
+        .map(|(v, wanted)| {
+            let ty = tape.trace.ty(*v).clone();
+            wanted.then(|| tape.trace.add_value("t", ty))
+        })
+        .collect();
+    let all = wanted.iter().all(|wanted| *wanted);
+    let wanted = if all { Arg::None } else { Arg::List(wanted.into_iter().map(Arg::Bool).collect()) };
+    let mut call = Bsym::new(op, args, gradients.clone());
+    call.named = bsym.named.clone();
+    call.notes = bsym.notes.clone();
+    // An op without a schema has its arguments by name.
+    match ops::schemas().schema(&call.op) {
+        Some(_) => call.args.push(wanted),
+        None if !wanted.is_none() => call.named.push(("wanted".into(), wanted)),
+        None => {}
+    }
+    r.body.push(call);
+    for (input, g) in inputs.into_iter().zip(gradients) {
+        if let Some(g) = g {
+            accumulate(tape, r, cotangent, input, g)?;
+        }
+    }
+    Ok(())
+}
+
 fn shown(t: &TensorType) -> String {
     format!("{}{}", t.dtype, ops::meta::show(&t.dims))
 }
 
 /// Adds `g` to what is known of the cotangent of `v`.
-fn accumulate(
+pub(super) fn accumulate(
     tape: &mut Tape,
     r: &mut Reverse,
     cotangent: &mut FxHashMap<ValueId, Tensor>,
@@ -151,7 +211,7 @@ fn accumulate(
 }
 
 /// Zeros like `v`, for what no gradient reaches.
-fn zeros(tape: &mut Tape, r: &mut Reverse, v: ValueId) -> Result<ValueId, AutodiffError> {
+pub(super) fn zeros(tape: &mut Tape, r: &mut Reverse, v: ValueId) -> Result<ValueId, AutodiffError> {
     let (dims, dtype, device) = match tape.trace.ty(v) {
         Type::Tensor(t) => (t.dims.clone(), t.dtype, t.device.clone()),
         Type::Number(_) => (Vec::new(), crate::ir::Dtype::F32, Device::Cpu),

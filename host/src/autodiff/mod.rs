@@ -1,12 +1,16 @@
 //! Reverse mode over traces: an augmented forward and a backward, from the rules of the op table.
 //!
-//! `tape` lays out what is differentiated, `backward` walks it in reverse, `saved` decides by a min-cut what is kept for
-//! the backward and what is computed again, `split` writes the two traces. No op name stands here.
+//! `tape` lays out what is differentiated, `backward` walks it in reverse, `nested` has the gradients of control flow,
+//! `saved` decides by a min-cut what is kept for the backward and what is computed again, `split` writes the two traces.
+//! No op name stands here but those of the control flow that gradients are made of.
 
 pub mod backward;
+pub mod nested;
 pub mod saved;
 pub mod split;
 pub mod tape;
+
+pub use nested::NestedTraces;
 
 use crate::ir::{Trace, TraceParam, ValueId};
 use crate::ops::OpError;
@@ -19,6 +23,8 @@ pub struct Request<'a> {
     pub remat: bool,
     /// Parameters that are one tensor under several names: each name's gradient is the whole one.
     pub ties: &'a [Vec<ValueId>],
+    /// The program's nested traces.
+    pub nested: &'a NestedTraces,
 }
 
 /// Both halves.
@@ -30,6 +36,8 @@ pub struct Differentiated {
     pub backward: Trace,
     /// Outputs (by index) that take a cotangent, in the order of the backward's cotangent parameters.
     pub cotangents: Vec<usize>,
+    /// The program's nested traces, and those that compute gradients of them.
+    pub nested: NestedTraces,
     /// Bytes saved for the backward, parameters and inputs held by reference not counted; none where a size is unknown.
     pub saved_bytes: Option<u64>,
 }
@@ -82,8 +90,8 @@ pub fn differentiate(trace: &Trace, request: &Request<'_>) -> Result<Differentia
         .collect();
     let tied_to_wanted = request.ties.iter().filter(|t| t.iter().any(|v| wanted.contains(v))).flatten();
     let active: Vec<ValueId> = wanted.iter().chain(tied_to_wanted).copied().collect();
-    let mut tape = tape::lay_out(trace, &active)?;
-    let reverse = backward::walk(&mut tape, &wanted, request.ties)?;
+    let mut tape = tape::lay_out(trace, &active, request.nested.clone())?;
+    let reverse = backward::walk(&mut tape, &wanted, request.ties, &|_| true)?;
     let plan = saved::choose(&tape, &reverse, request.remat);
     Ok(split::split(&tape, &reverse, &plan))
 }

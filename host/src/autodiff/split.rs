@@ -40,6 +40,7 @@ pub fn split(tape: &Tape, reverse: &Reverse, choice: &Choice) -> Differentiated 
         forward,
         backward,
         cotangents: reverse.cotangents.iter().map(|(i, _)| *i).collect(),
+        nested: tape.nested.clone(),
         saved_bytes,
     }
 }
@@ -189,7 +190,7 @@ impl<'a> Backward<'a> {
 }
 
 /// Gives nameless values `t0`, `t1`, … and makes all names unique, in the order in which they are defined.
-fn number_values(trace: &mut Trace) {
+pub(super) fn number_values(trace: &mut Trace) {
     let mut taken: FxHashSet<Name> = trace.params.iter().map(|p| trace.value(p.value).name.clone()).collect();
     let defined: Vec<ValueId> = trace.body.iter().filter_map(Stmt::op).flat_map(Bsym::defined).collect();
     let mut next = 0u32;

@@ -3,7 +3,7 @@
 //! A composite without a rule stays whole in the forward if the backward needs nothing from inside it, or only what is
 //! cheap to compute again. So its parts are laid out beside it here; which of both the forward holds is decided later.
 
-use super::AutodiffError;
+use super::{AutodiffError, NestedTraces};
 use crate::ir::trace::origin;
 use crate::ir::{Arg, Bsym, Dim, Stage, Stmt, Trace, ValueId};
 use crate::ops::{self, Builder, Call, Level, Op, OpError, Tensor, Vjp};
@@ -19,6 +19,8 @@ pub struct Tape {
     pub nodes: Vec<Node>,
     /// Values through which a gradient flows to something that is wanted.
     pub active: FxHashSet<ValueId>,
+    /// Traces that calls of control flow name, and those that are made of them.
+    pub nested: NestedTraces,
 }
 
 /// A statement of the forward.
@@ -29,23 +31,24 @@ pub struct ForwardStmt {
     pub parts: Vec<Bsym>,
 }
 
-/// An op with a rule.
+/// An op with a rule, or an opaque one.
 pub struct Node {
     /// The call.
     pub bsym: Bsym,
-    /// Its entry.
-    pub op: &'static Op,
+    /// Its entry; none: an opaque op, whose gradient is an op of its own.
+    pub op: Option<&'static Op>,
     /// What an augmented forward kept.
     pub extra: Vec<ValueId>,
 }
 
 /// Lays out `trace` for the gradients of `wanted`.
-pub fn lay_out(trace: &Trace, wanted: &[ValueId]) -> Result<Tape, AutodiffError> {
+pub fn lay_out(trace: &Trace, wanted: &[ValueId], nested: NestedTraces) -> Result<Tape, AutodiffError> {
     let mut t = Tape {
         trace: Trace { body: Vec::new(), stage: Stage::Forward, ..trace.clone() },
         forward: Vec::with_capacity(trace.body.len()),
         nodes: Vec::new(),
         active: wanted.iter().copied().collect(),
+        nested,
     };
     for stmt in &trace.body {
         if let Stmt::Op(bsym) = stmt {
@@ -62,26 +65,24 @@ impl Tape {
             return Ok(());
         }
         let Some(op) = ops::find(&bsym.op) else {
-            // An opaque op: an error only if a gradient must really flow through it.
+            // An opaque op: its gradient is an op of its own, for whoever can run it.
             self.activate(bsym);
-            return match self.has_active_result(bsym) {
-                true => Err(AutodiffError::NoRule {
-                    op: bsym.op.to_string(),
-                    origin: origin(&self.trace, bsym).to_string(),
-                }),
-                false => {
-                    self.forward.push(ForwardStmt { bsym: bsym.clone(), parts: Vec::new() });
-                    Ok(())
-                }
-            };
+            self.nodes.push(Node { bsym: bsym.clone(), op: None, extra: Vec::new() });
+            self.forward.push(ForwardStmt { bsym: bsym.clone(), parts: Vec::new() });
+            return Ok(());
         };
+        if let Some(flow) = ops::Flow::of(op, &bsym.args) {
+            let call = self.control(op, bsym, &flow)?;
+            self.forward.push(ForwardStmt { bsym: call, parts: Vec::new() });
+            return Ok(());
+        }
         match op.vjp {
             Vjp::Zero | Vjp::NonDiff => {
                 self.forward.push(ForwardStmt { bsym: bsym.clone(), parts: Vec::new() })
             }
             Vjp::Rule(_) => {
                 self.activate(bsym);
-                self.nodes.push(Node { bsym: bsym.clone(), op, extra: Vec::new() });
+                self.nodes.push(Node { bsym: bsym.clone(), op: Some(op), extra: Vec::new() });
                 self.forward.push(ForwardStmt { bsym: bsym.clone(), parts: Vec::new() });
             }
             Vjp::Augmented { forward, .. } => {
@@ -90,7 +91,7 @@ impl Tape {
                 for s in stmts {
                     self.forward.push(ForwardStmt { bsym: s, parts: Vec::new() });
                 }
-                self.nodes.push(Node { bsym: bsym.clone(), op, extra });
+                self.nodes.push(Node { bsym: bsym.clone(), op: Some(op), extra });
             }
             Vjp::Through => {
                 let mut parts = Vec::new();
@@ -124,23 +125,35 @@ impl Tape {
                 continue;
             }
             let Some(inner_op) = ops::find(&inner.op) else { continue };
+            if let Some(flow) = ops::Flow::of(inner_op, &inner.args) {
+                parts.push(self.control(inner_op, &inner, &flow)?);
+                continue;
+            }
             match inner_op.vjp {
                 Vjp::Zero | Vjp::NonDiff => parts.push(inner),
                 Vjp::Rule(_) => {
                     self.activate(&inner);
-                    self.nodes.push(Node { bsym: inner.clone(), op: inner_op, extra: Vec::new() });
+                    self.nodes.push(Node { bsym: inner.clone(), op: Some(inner_op), extra: Vec::new() });
                     parts.push(inner);
                 }
                 Vjp::Augmented { forward, .. } => {
                     let (stmts, extra) = self.augmented(inner_op, &inner, forward)?;
                     self.activate(&inner);
                     parts.extend(stmts);
-                    self.nodes.push(Node { bsym: inner, op: inner_op, extra });
+                    self.nodes.push(Node { bsym: inner, op: Some(inner_op), extra });
                 }
                 Vjp::Through => self.through(inner_op, &inner, parts)?,
             }
         }
         Ok(())
+    }
+
+    /// A call of control flow; gives the call that the forward makes.
+    fn control(&mut self, op: &'static Op, bsym: &Bsym, flow: &ops::Flow) -> Result<Bsym, AutodiffError> {
+        let (call, extra) = super::nested::forward(self, bsym, flow)?;
+        self.activate(bsym);
+        self.nodes.push(Node { bsym: bsym.clone(), op: Some(op), extra });
+        Ok(call)
     }
 
     /// The statements of an augmented forward, which define the op's own results, and what it keeps beside.
@@ -181,10 +194,6 @@ impl Tape {
                 self.active.insert(v);
             }
         }
-    }
-
-    fn has_active_result(&self, bsym: &Bsym) -> bool {
-        bsym.defined().any(|v| self.active.contains(&v))
     }
 
     /// Bytes of a value: numbers count as 8; none where a size is not known.

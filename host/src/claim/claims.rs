@@ -139,6 +139,10 @@ impl<'a> Claims<'a> {
     pub(super) fn takes(&mut self, id: CandidateId, op: &OpSpec) -> Result<LayoutNeed, Refusal> {
         let own = self.takes_itself(id, op);
         let Err(mut refusal) = own else { return own };
+        // Whom it is like does not help one that is called no more.
+        if refusal.code == codes::PLUGIN_PANICKED {
+            return Err(refusal);
+        }
         let candidate = &self.candidates[id];
         let name = candidate.executor.name();
         let mut last = None;

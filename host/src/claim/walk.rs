@@ -89,7 +89,7 @@ pub struct Release {
 pub enum ClaimError {
     /// No executor takes the op, and it cannot be taken apart.
     #[error("no executor takes `{op}` at {origin}")]
-    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, *opaque)))]
+    #[diagnostic(code(claim::unclaimed), help("{}", advice(op, source_line.as_deref(), refusals, parts_of, *opaque)))]
     Unclaimed {
         /// The op.
         op: Name,
@@ -99,6 +99,8 @@ pub enum ClaimError {
         source_line: Option<Name>,
         /// Everybody's reason.
         refusals: Vec<Refusal>,
+        /// The ops that it is a part of, the innermost first, with everybody's reason for not taking them whole.
+        parts_of: Vec<(Name, Vec<Refusal>)>,
         /// Is it an op outside the table?
         opaque: bool,
     },
@@ -118,6 +120,16 @@ pub enum ClaimError {
         help("take the op apart in the model, or bring a plugin that claims what holds it")
     )]
     Spec(#[from] SpecError),
+}
+
+impl ClaimError {
+    /// The same of an op that is a part of `op`, which nobody took whole for these reasons.
+    fn part_of(mut self, op: &Name, whole: &[Refusal]) -> ClaimError {
+        if let ClaimError::Unclaimed { parts_of, .. } = &mut self {
+            parts_of.push((op.clone(), whole.to_vec()));
+        }
+        self
+    }
 }
 
 /// Claims every op of `trace` (flat, sizes known but for data-dependent ones). `layouts` holds the strides of the trace's
@@ -306,13 +318,17 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         match self.decompose(&bsym)? {
             Some(block) => {
+                let whole = refusals.clone();
                 self.report(&bsym, depth, None, LayoutNeed::Any, refusals, entry.is_none());
                 let parts = Asking { op: asking.parts.clone(), parts: asking.parts.clone() };
                 let mut body = Vec::with_capacity(block.body.len());
                 for stmt in block.body {
                     if let Stmt::Op(mut inner) = stmt {
                         inherit_notes(&mut inner, &bsym);
-                        body.push(Stmt::Op(self.op(inner, depth + 1, &parts, Vec::new())?));
+                        let inner = self
+                            .op(inner, depth + 1, &parts, Vec::new())
+                            .map_err(|e| e.part_of(&bsym.op, &whole))?;
+                        body.push(Stmt::Op(inner));
                     }
                 }
                 self.yielded_layouts(&bsym, &block.yields);
@@ -368,7 +384,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         who: &[CandidateId],
         refusals: &mut Vec<Refusal>,
     ) -> Result<Option<(Name, LayoutNeed)>, ClaimError> {
-        if who.is_empty() {
+        // Nested traces are the host's to run: nobody can be asked about a call that holds one.
+        if who.is_empty() || bsym.args.iter().any(|a| matches!(a, Arg::Trace(_))) {
             return Ok(None);
         }
         let spec = match self.spec(bsym) {
@@ -381,9 +398,17 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             Err(error) => return Err(error.into()),
         };
+        let draws = ops::find(&bsym.op).is_none() && ops::aten_schema::draws(&bsym.op, &bsym.args);
         for &at in who {
             if let Err(refusal) = (self.claims.candidates[at].permits)(&bsym.op) {
                 refusals.push(refusal);
+                continue;
+            }
+            if draws {
+                let name = self.claims.candidates[at].executor.name();
+                let sentence =
+                    "it draws random numbers from a generator of ATen's own, which takes no offset";
+                refusals.push(Refusal::new(name, codes::RANDOM, sentence));
                 continue;
             }
             let fits = self.claims.fits_region(at, self.trace, bsym, self.alone);
@@ -442,6 +467,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             op: bsym.op,
             source_line,
             refusals,
+            parts_of: Vec::new(),
             opaque,
         })
     }
@@ -504,20 +530,36 @@ fn inherit_notes(inner: &mut Bsym, outer: &Bsym) {
 }
 
 /// Who refused and why, and what to do: the help of [`ClaimError::Unclaimed`].
-fn advice(op: &str, source_line: Option<&str>, refusals: &[Refusal], opaque: bool) -> String {
+fn advice(
+    op: &str,
+    source_line: Option<&str>,
+    refusals: &[Refusal],
+    parts_of: &[(Name, Vec<Refusal>)],
+    opaque: bool,
+) -> String {
     let mut text = String::new();
     if let Some(line) = source_line {
         text.push_str(&format!("source {line}\n"));
     }
-    for r in refusals {
+    let reason = |r: &Refusal| {
         let at = r.at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
-        text.push_str(&format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence));
+        format!("{}: {}: {}{at}\n", r.executor, r.code, r.sentence)
+    };
+    refusals.iter().for_each(|r| text.push_str(&reason(r)));
+    for (whole, refusals) in parts_of {
+        text.push_str(&format!("it is a part of `{whole}`\n"));
+        refusals.iter().for_each(|r| text.push_str(&reason(r)));
     }
     let last_resort_is_off = refusals.iter().any(|r| r.code == codes::DISABLED);
+    let aten = op.strip_prefix("vjp.").unwrap_or(op).starts_with("aten.");
     text.push_str(&match (opaque, last_resort_is_off) {
-        (true, _) if op.starts_with("aten.") => {
-            format!("`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`)")
+        (true, _) if refusals.iter().any(|r| r.code == codes::RANDOM) => {
+            format!("`{op}` is not in the op table, and nobody else draws its numbers as `--seed` says: export the model in evaluation mode")
         }
+        (true, _) if aten => format!(
+            "`{op}` is not in the op table: put an executor that claims it in the order (`pytorch` claims `aten.*`), or bring it: \
+             a plugin whose manifest claims `{op}`, or an entry in the op table (`host/src/ops/`) with its decomposition"
+        ),
         (true, _) => format!("`{op}` needs the plugin that brings it: put its executor in the order"),
         (false, true) => "set last_resort = \"reference\", or put an executor that claims it in the order".into(),
         (false, false) => "put an executor that claims it in the order".into(),

@@ -48,7 +48,11 @@ fn entry(op: &PlannedOp, paint: Paint) -> String {
         Some(executor) => {
             let run_by = op.run_by.as_ref().map(|by| format!(" -> {by}")).unwrap_or_default();
             let region = op.region.as_ref().map(|region| format!("  in {region}")).unwrap_or_default();
-            paint.good(&format!("@{executor}{run_by}{region}"))
+            let parts = match op.parts_run_by.as_slice() {
+                [] => String::new(),
+                names => format!(" (parts -> {})", names.join(", ")),
+            };
+            paint.good(&format!("@{executor}{run_by}{parts}{region}"))
         }
         None => paint.dim("taken apart"),
     };
@@ -86,6 +90,7 @@ mod tests {
             executor: Some("reference".to_owned()),
             region: None,
             run_by: None,
+            parts_run_by: Vec::new(),
             opaque: false,
             refusals: vec![
                 refusal("sdpa", "claim::op_unknown", "not in its manifest", None),

@@ -91,13 +91,21 @@ fn totals(plan: &PlanFile, paint: Paint) -> String {
     let n_ops: usize = plan.ops_by_executor.values().sum();
     let by: Vec<String> = plan.ops_by_executor.iter().map(|(name, n)| format!("{name} {n}")).collect();
     let copied: u64 = plan.copies.iter().map(|copy| copy.bytes).sum();
+    let handed_on: Vec<String> = plan.handed_on.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    let handed_on = match handed_on.as_slice() {
+        [] => String::new(),
+        by => format!("; handed on: {}", by.join(", ")),
+    };
     let mut parts = vec![
-        format!("{} ({})", count(n_ops, "op"), by.join(", ")),
+        format!("{} ({}{handed_on})", count(n_ops, "op"), by.join(", ")),
         count(plan.steps.len(), "step"),
         format!("{} of {}", count(plan.copies.len(), "copy"), bytes(copied)),
         format!("arena {}, at most {} of it in use", bytes(plan.arena_bytes), bytes(plan.peak_live_bytes)),
         format!("outputs {}", bytes(plan.output_bytes)),
     ];
+    if !plan.regions.is_empty() {
+        parts.insert(1, count(plan.regions.len(), "region"));
+    }
     if plan.n_segments > 1 {
         parts.push(format!("{} parts, of which the first is shown", plan.n_segments));
     }

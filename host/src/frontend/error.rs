@@ -218,16 +218,26 @@ pub enum ModelError {
     )]
     OperatorUnknown { place: Place },
 
-    /// Control flow and other higher-order operators that are not built yet.
+    /// A higher-order operator other than `cond`, `while_loop`, `scan`, `map` and regions with gradients switched off or
+    /// under autocast.
     #[error("{place}: the higher-order operator is not supported")]
     #[diagnostic(
         code(model::higher_order),
         help(
-            "export without it: `torch.cond`, `while_loop`, `scan` and autocast regions \
-        are not supported yet; `run_decompositions()` removes autocast"
+            "export without it: `cond`, `while_loop`, `scan` and `map` are supported, \
+        and `run_decompositions()` removes some others"
         )
     )]
     HigherOrder { place: Place },
+
+    /// A `while_loop` draws random numbers: how many depends on data, so that no position in the random stream could be
+    /// given to what comes after it.
+    #[error("{place}: the loop draws random numbers, and how many depends on data")]
+    #[diagnostic(
+        code(model::loop_random),
+        help("draw them before the loop and pass them in, or use `scan`, whose number of trips is known")
+    )]
+    LoopRandom { place: Place },
 
     /// The op table does not take the call: dims, dtypes or arguments that cannot be.
     #[error("{place}: {why}")]

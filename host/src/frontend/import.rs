@@ -19,7 +19,7 @@ use super::pt2::weights::StorageId;
 use super::signature::ParamInfo;
 use super::symbols::Symbols;
 use super::{ModelError, ModelResult, Place, PlaceParts};
-use crate::ir::{Arg, Module, Name, Output, RoleKind, Stage, Stmt, Trace, Type, ValueId};
+use crate::ir::{Arg, Dtype, Module, Name, Output, RoleKind, Stage, Stmt, Trace, Type, ValueId};
 use crate::memory::{Bytes, Tensor};
 use crate::ops::{Builder, OpError};
 
@@ -127,10 +127,14 @@ pub(super) struct Importer<'a> {
     pub unnamed: BTreeSet<ValueId>,
     /// Depth of regions without gradient.
     pub grad_off: usize,
+    /// The low dtype of the autocast region that is walked.
+    pub autocast: Option<Dtype>,
+    /// Traces of control flow so far.
+    pub nested: Vec<Trace>,
     pub warnings: Vec<String>,
     pub node: Option<&'a Node>,
     pub notes: crate::ir::Notes,
-    names: Names,
+    pub names: Names,
 }
 
 impl<'a> Importer<'a> {
@@ -163,6 +167,8 @@ impl<'a> Importer<'a> {
             call_writes: Vec::new(),
             unnamed: BTreeSet::new(),
             grad_off: 0,
+            autocast: None,
+            nested: Vec::new(),
             warnings: pt2.warnings.clone(),
             node: None,
             notes: Vec::new(),
@@ -365,7 +371,7 @@ impl<'a> Importer<'a> {
         self.trace.params = self.params.iter().filter_map(|param| param.declared.clone()).collect();
         let dims = self.symbols.declarations();
         Ok(Imported {
-            module: Module { dims, traces: vec![self.trace] },
+            module: Module { dims, traces: std::iter::once(self.trace).chain(self.nested).collect() },
             tensors: self.tensors,
             views: self.views,
             inputs: self.inputs,
@@ -433,14 +439,14 @@ fn last_source_line(trace: &str) -> Option<String> {
 }
 
 /// Names of values: the model's own are kept, all others are new.
-struct Names {
+pub(super) struct Names {
     used: HashSet<String>,
     next_temporary: u64,
 }
 
 impl Names {
     /// Keeps the model's names for the model's values.
-    fn reserving<'s>(names: impl Iterator<Item = &'s String>) -> Self {
+    pub(super) fn reserving<'s>(names: impl Iterator<Item = &'s String>) -> Self {
         Self { used: names.map(|name| identifier(name)).collect(), next_temporary: 0 }
     }
 
@@ -467,7 +473,7 @@ impl Names {
         }
     }
 
-    fn temporary(&mut self) -> Name {
+    pub(super) fn temporary(&mut self) -> Name {
         loop {
             let name = format!("t{}", self.next_temporary);
             self.next_temporary += 1;

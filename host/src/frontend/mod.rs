@@ -7,10 +7,12 @@
 pub mod pt2;
 
 mod arguments;
+mod autocast;
 mod calls;
 mod error;
 mod functionalize;
 mod import;
+mod nested;
 mod nodes;
 mod numbers;
 mod signature;

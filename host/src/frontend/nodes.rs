@@ -2,7 +2,8 @@
 //!
 //! Numbers and assertions go to `numbers`; ATen calls are emitted by `calls`, and what they share and write is kept by
 //! `functionalize`. Operators of other namespaces become opaque symbols under their own names. Regions with gradients
-//! switched off are inlined; other higher-order operators are refused by name.
+//! switched off and under autocast are inlined, control flow becomes calls of nested traces (`nested`); other
+//! higher-order operators are refused by name.
 
 use super::functionalize::{Sharing, TensorRef};
 use super::import::{Entity, Importer, Scope};
@@ -59,6 +60,7 @@ impl<'a> Importer<'a> {
         }
         let args = self.arguments(node, schema)?;
         let recorded = self.recorded(node)?;
+        let args = self.autocast(overload, args, &types_of(&recorded))?;
         self.check_pieces(&args, overload, &recorded)?;
         if schema.params.iter().any(writes) {
             return self.in_place(node, schema, args, recorded);
@@ -102,7 +104,7 @@ impl<'a> Importer<'a> {
         Ok(tensors)
     }
 
-    fn define_number_result(&mut self, name: &'a str, value: ValueId) -> ModelResult<()> {
+    pub(super) fn define_number_result(&mut self, name: &'a str, value: ValueId) -> ModelResult<()> {
         let output = self.node.and_then(|node| {
             node.outputs.iter().find(|output| is_number(output) && number_name(output) == Some(name))
         });
@@ -351,6 +353,11 @@ impl<'a> Importer<'a> {
     fn higher_order(&mut self, node: &'a Node, op: &str) -> ModelResult<()> {
         match op {
             "wrap_with_set_grad_enabled" => self.set_grad_region(node),
+            "wrap_with_autocast" => self.autocast_region(node),
+            "cond" => self.cond(node),
+            "while_loop" => self.while_loop(node),
+            "scan" => self.scan(node, false),
+            "map_impl" => self.scan(node, true),
             "with_effects" => self.with_effects(node),
             _ => Err(ModelError::HigherOrder { place: self.place() }),
         }
@@ -378,15 +385,19 @@ impl<'a> Importer<'a> {
         }
         let off = usize::from(!enabled);
         self.grad_off += off;
-        let results = self.inline(region, entities);
+        let results = self.inline(region, entities.clone());
         self.grad_off -= off;
         let results = results?;
         self.enter(node);
-        self.define_region_results(node, results, enabled)
+        // What was written in place is still the tensor that went in, whose gradient is that of the old value.
+        let came_in = |tensor: &TensorRef| {
+            entities.iter().any(|entity| matches!(entity, Entity::Tensor(given) if given == tensor))
+        };
+        self.define_region_results(node, results, &|tensor| enabled || came_in(tensor))
     }
 
     /// The values that an argument names.
-    fn entities(&self, argument: &'a Argument) -> ModelResult<Vec<Entity>> {
+    pub(super) fn entities(&self, argument: &'a Argument) -> ModelResult<Vec<Entity>> {
         let names = match argument {
             Argument::Tensor(_) | Argument::Tensors(_) | Argument::OptionalTensor(_) => {
                 Self::tensor_names(argument)
@@ -403,7 +414,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Walks a region's graph with its inputs bound to `operands`; gives its outputs.
-    fn inline(&mut self, region: &'a SubGraph, operands: Vec<Entity>) -> ModelResult<Vec<Entity>> {
+    pub(super) fn inline(&mut self, region: &'a SubGraph, operands: Vec<Entity>) -> ModelResult<Vec<Entity>> {
         let graph = &*region.graph;
         if graph.inputs.len() != operands.len() {
             let why = format!("has {} inputs and is given {}", graph.inputs.len(), operands.len());
@@ -428,11 +439,11 @@ impl<'a> Importer<'a> {
         walked
     }
 
-    fn define_region_results(
+    pub(super) fn define_region_results(
         &mut self,
         node: &'a Node,
         results: Vec<Entity>,
-        enabled: bool,
+        keeps_gradient: &dyn Fn(&TensorRef) -> bool,
     ) -> ModelResult<()> {
         let names = node.outputs.iter().flat_map(|output| {
             let tensors = Self::tensor_names(output);
@@ -445,7 +456,9 @@ impl<'a> Importer<'a> {
         }
         for (name, result) in names.into_iter().zip(results) {
             let result = match result {
-                Entity::Tensor(tensor) if !enabled => Entity::Tensor(self.detached(tensor, name)?),
+                Entity::Tensor(tensor) if !keeps_gradient(&tensor) => {
+                    Entity::Tensor(self.detached(tensor, name)?)
+                }
                 other => other,
             };
             self.define(name, result)?;

@@ -11,6 +11,7 @@ use crate::claim::OpSpec;
 use crate::ir::{Dtype, Name};
 use crate::lower::{HostPart, Lowering, Parts, Refused, RegionOp, RegionSpec};
 use crate::plan::{Fault, FaultKind, Kernel};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -156,7 +157,7 @@ struct Inner<'a, 'b, 'c> {
     constant: ConstantOf<'a>,
     threads: usize,
     /// By op: what `decompose` has given.
-    blocks: Vec<(u32, Box<Block>)>,
+    blocks: FxHashMap<u32, Box<Block>>,
     /// Names that `taker` has given.
     names: Vec<Name>,
     /// A fault that came up while a kernel was looked at.
@@ -176,7 +177,7 @@ impl<'a, 'b, 'c> LoweringCall<'a, 'b, 'c> {
         constant: ConstantOf<'a>,
         threads: usize,
     ) -> LoweringCall<'a, 'b, 'c> {
-        let (blocks, names, fault) = (Vec::new(), Vec::new(), None);
+        let (blocks, names, fault) = (FxHashMap::default(), Vec::new(), None);
         LoweringCall {
             inner: RefCell::new(Inner { lowering, instance, constant, threads, blocks, names, fault }),
         }
@@ -222,14 +223,13 @@ pub(super) unsafe extern "C" fn decompose(
     out: *mut *const raw::BlockDesc,
 ) -> Status {
     let give = |inner: &mut Inner<'_, '_, '_>| {
-        let known = inner.blocks.iter().find(|(of, _)| *of == op);
-        let raw: *const raw::BlockDesc = match known {
-            Some((_, block)) => &raw const block.raw,
+        let raw: *const raw::BlockDesc = match inner.blocks.get(&op) {
+            Some(block) => &raw const block.raw,
             None => {
                 let parts = inner.lowering.decompose(op).map_err(status_of)?;
                 let block = Box::new(block_of(inner.lowering.region(), &parts, inner.constant));
                 let raw = &raw const block.raw;
-                inner.blocks.push((op, block));
+                inner.blocks.insert(op, block);
                 raw
             }
         };

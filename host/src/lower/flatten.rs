@@ -79,12 +79,7 @@ pub fn flatten(claimed: Claimed) -> Flat {
 }
 
 /// The ops of a call that was claimed, flat: itself, or its parts. `reports` are the call's and its parts'.
-pub fn flatten_call(
-    trace: &mut Trace,
-    bsym: Bsym,
-    reports: &[OpReport],
-) -> (Vec<(Bsym, LayoutNeed)>, Vec<(ValueId, ValueId)>) {
-    let results: Vec<ValueId> = bsym.defined().collect();
+pub fn flatten_call(trace: &mut Trace, bsym: Bsym, reports: &[OpReport]) -> Vec<(Bsym, LayoutNeed)> {
     let mut flat = Flatten {
         trace,
         renamed: FxHashMap::default(),
@@ -94,11 +89,7 @@ pub fn flatten_call(
         given: FxHashSet::default(),
     };
     flat.op(bsym);
-    let stands = results
-        .into_iter()
-        .filter_map(|r| flat.renamed.get(&r).and_then(Arg::value).map(|v| (r, v)))
-        .collect();
-    (flat.body.into_iter().map(|(bsym, _, layout)| (bsym, layout)).collect(), stands)
+    flat.body.into_iter().map(|(bsym, _, layout)| (bsym, layout)).collect()
 }
 
 struct Flatten<'a> {

@@ -13,7 +13,7 @@ use crate::claim::{
     CandidateId, ClaimError, Claims, Delegated, LayoutNeed, Layouts, Strided, TensorSpec, claim_delegated,
 };
 use crate::ir::{Bsym, Device, Dim, Dtype, Name, NumKind, Stmt, TensorType, Trace, ValueId};
-use crate::ops::{self, OpError};
+use crate::ops::{self, HostOp, OpError};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -100,7 +100,7 @@ pub struct LoweredRegion<K> {
     pub steps: Vec<LoweredStep<K>>,
     /// Ops of the region that were handed on whole: who runs them, or the first of several.
     pub handed_on: Vec<(u32, Name)>,
-    /// Ops of the region of which parts were handed on.
+    /// Ops of the region of which parts were handed on, and who runs those; each once.
     pub in_part: Vec<(u32, Name)>,
 }
 
@@ -197,6 +197,9 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             return Ok(None);
         }
         let Some(block) = ops::build::decompose(self.trace, &whole.bsym)? else { return Ok(None) };
+        if block.body.iter().filter_map(Stmt::op).any(needs_the_host) {
+            return Ok(None);
+        }
         // A part that makes a result of the whole makes that, and not a value of another number.
         let results = whole.bsym.results.iter().zip(&block.yields);
         let outer: FxHashMap<ValueId, ValueId> =
@@ -256,6 +259,14 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             );
         }
         let answer = claim_delegated(self.trace, self.layouts, self.claims, &asked.bsym, &self.chain, &[]);
+        let answer = match answer {
+            Ok(delegated) if needs_the_host(&delegated.bsym) => {
+                let why = format!("`{}` would be taken apart into what no region may hold", asked.spec.op);
+                self.takers.insert(op, Err(why.clone()));
+                return Ok(Err(why));
+            }
+            other => other,
+        };
         let answer = answer.map_err(|e| match e {
             ClaimError::Unclaimed { refusals, .. } => {
                 let reasons: Vec<String> =
@@ -380,7 +391,7 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
     fn hand_on(&mut self, delegated: Delegated, whole: u32) {
         let Delegated { bsym, reports, views } = delegated;
         let results: FxHashSet<ValueId> = bsym.defined().collect();
-        let (flat, _) = flatten_call(self.trace, bsym, &reports);
+        let flat = flatten_call(self.trace, bsym, &reports);
         for (bsym, layout) in flat {
             let of_host = bsym.who.as_ref().is_some_and(|who| &*who.executor == HOST);
             match host_part(&bsym, of_host) {
@@ -420,13 +431,19 @@ impl<'a, 'c, K> Lowering<'a, 'c, K> {
             std::mem::take(&mut self.steps).into_iter().map(Some).collect();
         let steps: Vec<LoweredStep<K>> = order.into_iter().filter_map(|at| steps[at].take()).collect();
         let (mut handed_on, mut in_part) = (Vec::new(), Vec::new());
-        let mut seen: FxHashSet<u32> = FxHashSet::default();
+        let mut seen: FxHashSet<(u32, Name)> = FxHashSet::default();
         for step in &steps {
             let LoweredStep::Op { bsym, whole, .. } = step else { continue };
             let runner = bsym.who.as_ref().map_or_else(|| HOST.into(), |who| who.executor.clone());
-            if seen.insert(*whole) {
-                let all = self.takers.contains_key(whole) && !self.parts_written(*whole);
-                if all { handed_on.push((*whole, runner)) } else { in_part.push((*whole, runner)) }
+            if !seen.insert((*whole, runner.clone())) {
+                continue;
+            }
+            let all = self.takers.contains_key(whole) && !self.parts_written(*whole);
+            let known = handed_on.last().is_some_and(|(last, _)| last == whole);
+            match (all, known) {
+                (true, false) => handed_on.push((*whole, runner)),
+                (true, true) => {}
+                (false, _) => in_part.push((*whole, runner)),
             }
         }
         let numbers = self.needed_numbers(&steps);
@@ -616,6 +633,16 @@ impl<K> LoweredStep<K> {
             LoweredStep::Copy { .. } => "copy",
         }
     }
+}
+
+/// Does the host have to read tensors for it, or to check something: is it, or is one of its parts, `item`, a check, or a draw
+/// from the random stream?
+fn needs_the_host(bsym: &Bsym) -> bool {
+    let itself = ops::find(&bsym.op)
+        .and_then(|op| op.host)
+        .is_some_and(|how| matches!(how, HostOp::Item | HostOp::Check | HostOp::NextPhilox));
+    let parts = bsym.block.iter().flat_map(|block| block.body.iter().filter_map(Stmt::op));
+    itself || parts.into_iter().any(needs_the_host)
 }
 
 /// Who runs it, or the first of those who run its parts.

@@ -56,6 +56,9 @@ pub type Counters = FxHashMap<Name, u32>;
 /// What a printed trace says of its regions: their names, by the number that their statements are marked with.
 pub type GivenNames = Vec<Name>;
 
+/// What an executor would rather have: lists of a region's ops; none: the region as it is.
+pub type Proposals = Result<Option<Vec<Vec<u32>>>, ProposeError>;
+
 /// What forming regions wants from outside.
 pub struct Forming<'a, 'c> {
     /// Who may be asked.
@@ -63,7 +66,7 @@ pub struct Forming<'a, 'c> {
     /// Strides of the trace's parameters.
     pub layouts: &'a Layouts,
     /// Asks an executor what it would rather have.
-    pub propose: &'a mut dyn FnMut(CandidateId, &RegionSpec) -> Result<Option<Vec<Vec<u32>>>, ProposeError>,
+    pub propose: &'a mut dyn FnMut(CandidateId, &RegionSpec) -> Proposals,
     /// Where counting begins.
     pub counters: &'a Counters,
     /// For a trace that is run as it says.
@@ -194,7 +197,7 @@ fn part_of_host(bsym: &Bsym) -> Part {
         Some(op) if op.is(Traits::WRITES) => Part::Single,
         Some(op) => match op.host {
             None => Part::View,
-            Some(HostOp::Item | HostOp::Check | HostOp::Text) => Part::Single,
+            Some(HostOp::Item | HostOp::Check | HostOp::Text | HostOp::Nested(_)) => Part::Single,
             Some(HostOp::NextPhilox) => Part::Stream,
             Some(HostOp::Number(_)) => Part::Number,
         },

@@ -384,6 +384,42 @@ impl AtenSchema {
     }
 }
 
+impl AtenSchema {
+    /// Is the result a list of tensors, or of more than tensors alone?
+    fn gives_list(&self) -> bool {
+        self.returns.iter().any(|r| r.ty.list.is_some())
+    }
+
+    /// The schema of the op's gradient: cotangents of the results and of the arguments that it writes and does not return
+    /// (one list, where the results are a list), then the op's own arguments, then which gradients are wanted.
+    fn vjp_to_ir(&self) -> Schema {
+        let schema = self.to_ir();
+        let class = DtypeClass::default;
+        let cotangent = |name: String, base: ParamBase| Param {
+            name: name.as_str().into(),
+            ty: ParamType { any_of: vec![base], optional: true },
+            default: None,
+        };
+        let cotangents: Vec<Param> = if self.gives_list() {
+            vec![cotangent("cotangents".into(), ParamBase::Tensors { class: class(), gaps: true })]
+        } else {
+            let n = self.returns.len() + self.written_alone().count();
+            (0..n).map(|i| cotangent(format!("cotangent{i}"), ParamBase::Tensor(class()))).collect()
+        };
+        // Which floating tensors want a gradient; absent: all.
+        let wanted = cotangent("wanted".into(), ParamBase::Lists);
+        let params = cotangents.into_iter().chain(schema.params).chain([wanted]).collect();
+        Schema { params, result: "Tensor[]".into(), variadic: false }
+    }
+
+    /// Arguments that are written and are no result.
+    fn written_alone(&self) -> impl Iterator<Item = &AtenParam> {
+        let returned =
+            |p: &AtenParam| self.returns.iter().any(|r| r.alias.map(|a| a.set) == p.alias.map(|a| a.set));
+        self.params.iter().filter(move |p| p.alias.is_some_and(|a| a.written) && !returned(p))
+    }
+}
+
 impl AtenParam {
     fn to_ir(&self) -> Param {
         let list = self.ty.list.is_some();
@@ -414,19 +450,44 @@ impl AtenParam {
     }
 }
 
-/// The IR schema of the opaque op of that name (`aten.foo.overload`).
+/// The IR schema of the opaque op of that name (`aten.foo.overload`), or of its gradient (`vjp.aten.foo.overload`).
 pub fn opaque_schema(op: &str) -> Option<&'static Schema> {
     type Made = RwLock<FxHashMap<String, Option<&'static Schema>>>;
     static MADE: OnceLock<Made> = OnceLock::new();
-    let overload = op.strip_prefix("aten.")?;
+    let differentiated = op.strip_prefix("vjp.");
+    let overload = differentiated.unwrap_or(op).strip_prefix("aten.")?;
     let made = MADE.get_or_init(Made::default);
-    if let Some(found) = made.read().unwrap_or_else(PoisonError::into_inner).get(overload) {
+    if let Some(found) = made.read().unwrap_or_else(PoisonError::into_inner).get(op) {
         return *found;
     }
     // Leaked once an overload: there are some thousands at most.
-    let schema = lookup(overload).map(|s| &*Box::leak(Box::new(s.to_ir())));
-    made.write().unwrap_or_else(PoisonError::into_inner).insert(overload.into(), schema);
+    let to_ir = |s: &AtenSchema| if differentiated.is_some() { s.vjp_to_ir() } else { s.to_ir() };
+    let schema = lookup(overload).map(|s| &*Box::leak(Box::new(to_ir(s))));
+    made.write().unwrap_or_else(PoisonError::into_inner).insert(op.into(), schema);
     schema
+}
+
+/// Is the result of the opaque op of that name (`aten.foo.overload`) a list of tensors?
+pub fn gives_list(op: &str) -> bool {
+    op.strip_prefix("aten.").and_then(lookup).is_some_and(AtenSchema::gives_list)
+}
+
+/// Does the opaque call draw random numbers from a generator of its own? Its schema says that it may, and no argument
+/// says that it does not.
+pub fn draws(op: &str, args: &[Arg]) -> bool {
+    let overload = op.strip_prefix("vjp.").unwrap_or(op).strip_prefix("aten.");
+    let Some(schema) = overload.and_then(lookup).filter(|s| s.tagged("nondeterministic_seeded")) else {
+        return false;
+    };
+    // A gradient's arguments stand between its cotangents and what is wanted.
+    let is_gradient = op.starts_with("vjp.");
+    let first = args.len().saturating_sub(schema.params.len() + usize::from(is_gradient));
+    !schema.params.iter().zip(args.iter().skip(first)).any(|(p, a)| match (p.name, a) {
+        ("train" | "training", Arg::Bool(on)) => !on,
+        ("p" | "dropout" | "dropout_p", Arg::Float(p)) => *p == 0.0,
+        ("p" | "dropout" | "dropout_p", Arg::Int(p)) => *p == 0,
+        _ => false,
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Checks of the model, nested traces, and what is only text or lives only inside autodiff.
 //!
 //! The host runs control flow itself; a branch is a trace of its own, which an op's rules cannot see from here, so the
-//! result types of those calls are the recorded ones.
+//! result types of those calls are the recorded ones. [`Flow`] is such a call taken apart; how it is differentiated is
+//! autodiff's business, since a rule here could not make traces.
+//!
+//! Nested traces draw no random stream: seed and offset are operands (`next_philox` stands in the outermost trace only).
 
 use super::aten::{Aten, AtenCall, Import};
 use super::build::{Builder, Operand};
 use super::meta::show;
 use super::{Call, HostOp, Level, Meta, Op, OpError, Sample, Traits, Vjp};
-use crate::ir::{Arg, Dtype, Type};
+use crate::ir::{Arg, Dtype, Name, Type};
 
 /// Every op of this family.
 pub static OPS: &[&Op] = &[
@@ -17,12 +20,16 @@ pub static OPS: &[&Op] = &[
     &GET_GRAD,
     &PUT_GRAD,
     &RETURN,
+    &SCAN,
     &WHILE_LOOP,
+    &WHILE_LOOP_STACKED,
     &TORCH_ASSERT_ASYNC,
     &TORCH_ASSERT_TENSOR_METADATA,
     &TORCH_AUTOCAST,
     &TORCH_CHECKPOINT,
     &TORCH_COND,
+    &TORCH_MAP,
+    &TORCH_SCAN,
     &TORCH_SET_GRAD_ENABLED,
     &TORCH_WHILE_LOOP,
     &SINK,
@@ -61,6 +68,7 @@ pub static COND: Op = Op {
     name: "prims.cond",
     doc: "One of two nested traces on the operands.",
     schema: "(pred: Tensor<b>|num, then: trace, else: trace, operands: any[]) -> any[]",
+    host: Some(HostOp::Nested(Nested::Cond)),
     samples: &[],
     ..NESTED
 };
@@ -96,10 +104,30 @@ pub static RETURN: Op = Op {
     ..HOST
 };
 
+pub static SCAN: Op = Op {
+    name: "prims.scan",
+    doc: "A nested trace for each slice of `xs` along axis 0, in order or from the last to the first. It takes the carried values, a slice of each of `xs`, and `extra`; where it has one operand more, the number of the slice. It gives the next carried values, then what is stacked. Results: the last carried values, then the stacks, in the order of the slices.",
+    schema: "(body: trace, init: any[], xs: any[], extra: any[], reverse: bool = false) -> any[]",
+    host: Some(HostOp::Nested(Nested::Scan)),
+    samples: &[],
+    ..NESTED
+};
+
 pub static WHILE_LOOP: Op = Op {
     name: "prims.while_loop",
     doc: "A nested trace on the carried values, again and again while another says so.",
     schema: "(cond: trace, body: trace, carried: any[], extra: any[]) -> any[]",
+    host: Some(HostOp::Nested(Nested::While { stacked: false })),
+    samples: &[],
+    ..NESTED
+};
+
+pub static WHILE_LOOP_STACKED: Op = Op {
+    name: "prims.while_loop_stacked",
+    doc: "As `prims.while_loop`, for its gradient: behind the last carried values stand, for each carried tensor, the values that the trips began with, stacked.",
+    schema: "(cond: trace, body: trace, carried: any[], extra: any[]) -> any[]",
+    host: Some(HostOp::Nested(Nested::While { stacked: true })),
+    traits: Traits::HOST.and(Traits::DATA_SIZED),
     samples: &[],
     ..NESTED
 };
@@ -199,6 +227,30 @@ pub static TORCH_COND: Op = Op {
     ..INLINED
 };
 
+pub static TORCH_MAP: Op = Op {
+    name: "torch.map",
+    doc: "A nested trace for each slice of `xs` along axis 0; results stacked.",
+    schema: "(body: trace, xs: Tensor[], extra: any[]) -> any[]",
+    level: Level::Composite(|b, call| {
+        let args = vec![call.raw("body")?, Arg::List(vec![]), call.raw("xs")?, call.raw("extra")?];
+        scan_call(b, call, args)
+    }),
+    samples: &[],
+    ..INLINED
+};
+
+pub static TORCH_SCAN: Op = Op {
+    name: "torch.scan",
+    doc: "A nested trace on carried values and each slice of `xs` along axis 0 in turn. Results: the last carried values, then the stacks.",
+    schema: "(body: trace, init: any[], xs: Tensor[], extra: any[]) -> any[]",
+    level: Level::Composite(|b, call| {
+        let args = vec![call.raw("body")?, call.raw("init")?, call.raw("xs")?, call.raw("extra")?];
+        scan_call(b, call, args)
+    }),
+    samples: &[],
+    ..INLINED
+};
+
 pub static TORCH_SET_GRAD_ENABLED: Op = Op {
     name: "torch.set_grad_enabled",
     doc: "A nested trace with or without gradients; inlined at import, results detached.",
@@ -217,6 +269,108 @@ pub static TORCH_WHILE_LOOP: Op = Op {
     ..INLINED
 };
 
+/// Control flow, by what becomes of the nested traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nested {
+    /// One of two.
+    Cond,
+    /// One again and again while another says so.
+    While {
+        /// Also gives what each trip began with.
+        stacked: bool,
+    },
+    /// One for each slice.
+    Scan,
+}
+
+/// A call of control flow taken apart.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Flow {
+    /// `prims.cond`.
+    Cond {
+        /// A bool.
+        pred: Arg,
+        /// The trace where it is true.
+        then: Name,
+        /// The trace where it is not.
+        otherwise: Name,
+        /// What both take.
+        operands: Vec<Arg>,
+    },
+    /// `prims.while_loop` and its stacked form.
+    While {
+        /// Gives a bool.
+        cond: Name,
+        /// Gives the next carried values.
+        body: Name,
+        /// What the first trip begins with.
+        carried: Vec<Arg>,
+        /// What each trip takes besides.
+        extra: Vec<Arg>,
+        /// Also gives what each trip began with.
+        stacked: bool,
+    },
+    /// `prims.scan`.
+    Scan {
+        /// Gives the next carried values and what is stacked.
+        body: Name,
+        /// What the first trip begins with.
+        init: Vec<Arg>,
+        /// Tensors, of which each trip takes a slice.
+        xs: Vec<Arg>,
+        /// What each trip takes besides.
+        extra: Vec<Arg>,
+        /// From the last slice to the first?
+        reverse: bool,
+    },
+}
+
+impl Flow {
+    /// The call of an op on `args` (schema order, complete); none for an op that runs no nested traces.
+    pub fn of(op: &Op, args: &[Arg]) -> Option<Flow> {
+        let Some(HostOp::Nested(kind)) = op.host else { return None };
+        let trace = |at: usize| match args.get(at) {
+            Some(Arg::Trace(name)) => Some(name.clone()),
+            _ => None,
+        };
+        let list = |at: usize| match args.get(at) {
+            Some(Arg::List(items)) => Some(items.clone()),
+            _ => None,
+        };
+        Some(match kind {
+            Nested::Cond => Flow::Cond {
+                pred: args.first()?.clone(),
+                then: trace(1)?,
+                otherwise: trace(2)?,
+                operands: list(3)?,
+            },
+            Nested::While { stacked } => {
+                Flow::While { cond: trace(0)?, body: trace(1)?, carried: list(2)?, extra: list(3)?, stacked }
+            }
+            Nested::Scan => Flow::Scan {
+                body: trace(0)?,
+                init: list(1)?,
+                xs: list(2)?,
+                extra: list(3)?,
+                reverse: args.get(4) == Some(&Arg::Bool(true)),
+            },
+        })
+    }
+
+    /// The nested traces, each with what it is given.
+    pub fn traces(&self) -> Vec<&Name> {
+        match self {
+            Flow::Cond { then, otherwise, .. } => vec![then, otherwise],
+            Flow::While { cond, body, .. } => vec![cond, body],
+            Flow::Scan { body, .. } => vec![body],
+        }
+    }
+}
+
+/// The scan of these arguments and the call's results.
+fn scan_call(b: &mut Builder<'_>, call: &Call, args: Vec<Arg>) -> Result<Vec<Arg>, OpError> {
+    b.call_recorded(&SCAN, args, &call.results)
+}
 pub static TORCH_WITH_EFFECTS: Op = Op {
     name: "torch.with_effects",
     doc: "A call that is kept in order by a token; at import the call alone stays, where it stood.",

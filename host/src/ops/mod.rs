@@ -62,6 +62,7 @@ mod tests;
 pub use aten::{Aten, AtenArg, AtenCall, Import};
 pub use build::{Builder, Num, Operand, Tensor};
 pub use call::Call;
+pub use control::{Flow, Nested};
 pub use error::OpError;
 pub use samples::{Fill, Sample, SampleArg, SampleTensor};
 pub use table::{aten_owner, find, schemas, table};
@@ -164,6 +165,8 @@ pub enum HostOp {
     NextPhilox,
     /// Stops the run, with the message, unless the condition holds.
     Check,
+    /// Runs nested traces: control flow.
+    Nested(Nested),
     /// Only text; nothing is done.
     Text,
 }

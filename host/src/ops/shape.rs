@@ -216,6 +216,13 @@ pub static SLICE: Op = Op {
         if a.rank() == 0 {
             return Ok(vec![Some(g)]);
         }
+        // How far to pad must be known before a kernel is made, which a slice that data decides does not tell.
+        if start.iter().chain(a.dims()).chain(g.dims()).any(|d| d.depends_on_data()) {
+            let zero = b.full(a.dims(), 0.0, g.dtype(), &a.ty.device)?;
+            let place = [d.call.raw("start")?, d.call.raw("end")?, d.call.raw("step")?];
+            let args = [zero.arg(), g.arg()].into_iter().chain(place).collect();
+            return Ok(vec![Some(b.tensor("prims.slice_scatter", args)?)]);
+        }
         Ok(vec![Some(unsliced(b, &a, &g, &start, &step)?)])
     }),
     view: Some(slice_view),

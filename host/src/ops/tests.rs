@@ -261,23 +261,16 @@ fn show(ty: &Type) -> String {
     }
 }
 
-/// Prims through which gradients flow that no rule gives, and why.
-const WITHOUT_RULE: &[(&str, &str)] = &[
-    ("prims.cond", "its branches are traces: no rule of the table can emit their gradients"),
-    ("prims.while_loop", "as prims.cond"),
-];
-
 #[test]
 fn each_prim_has_a_rule_or_says_that_it_needs_none() {
     let mut faults = Vec::new();
     for op in table().iter().filter(|op| matches!(op.level, Level::Prim)) {
         let without = matches!(op.vjp, Vjp::Through) && op.host.is_none() && !op.is(Traits::WRITES);
-        let excepted = WITHOUT_RULE.iter().any(|(name, _)| *name == op.name);
-        if without != excepted {
+        if without {
             faults.push(op.name);
         }
     }
-    assert!(faults.is_empty(), "without a rule, or excepted without need: {faults:?}");
+    assert!(faults.is_empty(), "without a rule: {faults:?}");
 }
 
 #[test]

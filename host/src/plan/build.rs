@@ -123,6 +123,43 @@ pub enum Step {
         /// What to say.
         message: Name,
     },
+    /// Run nested traces.
+    Nested(Box<NestedStep>),
+}
+
+/// Control flow with its operands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NestedStep {
+    /// What is run on what.
+    pub flow: ops::Flow,
+    /// Tensors that it uses.
+    pub operands: FxHashMap<ValueId, View>,
+    /// Numbers that it uses.
+    pub numbers: Vec<(ValueId, NumberSource)>,
+    /// What it makes, in order.
+    pub results: Vec<NestedResult>,
+    /// Sizes that its operands and results mention.
+    pub sizes: FxHashMap<Symbol, i64>,
+    /// The model's node, or the value.
+    pub origin: Name,
+}
+
+/// A result of nested traces.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NestedResult {
+    /// Nobody wants it.
+    Absent,
+    /// A tensor; one in a [`Place::ByKernel`] buffer has no size yet.
+    Tensor(View),
+    /// A number.
+    Number(ValueId),
+}
+
+impl NestedStep {
+    /// Its result tensors.
+    pub fn outputs(&self) -> impl Iterator<Item = &View> {
+        self.results.iter().filter_map(|r| if let NestedResult::Tensor(view) = r { Some(view) } else { None })
+    }
 }
 
 /// What a check looks at.
@@ -456,6 +493,7 @@ impl Build<'_> {
                 Ok(())
             }
             Some(HostOp::Text) => Ok(()),
+            Some(HostOp::Nested(_)) => self.nested(op, bsym),
             Some(how) => {
                 let args = bsym.args.iter().map(|a| self.number(a)).collect();
                 let results = bsym.defined().collect();
@@ -795,6 +833,68 @@ impl Build<'_> {
         Ok(())
     }
 
+    /// Control flow: operands as they lie, results in memory of their own. What runs inside is planned when sizes and
+    /// strides are known, by whoever runs it.
+    fn nested(&mut self, op: &ops::Op, bsym: &Bsym) -> Result<(), PlanError> {
+        let flow = ops::Flow::of(op, &bsym.args).ok_or_else(|| {
+            PlanError::Trace(format!("the arguments of `{}` are not what it takes", bsym.op))
+        })?;
+        let mut operands = FxHashMap::default();
+        let mut sizes = FxHashMap::default();
+        let mut used = Vec::new();
+        bsym.for_each_use(&mut |v| used.push(v));
+        let mut known = |s: Symbol| {
+            if let Some(n) = (self.input.sizes)(s) {
+                sizes.insert(s, n);
+            }
+        };
+        bsym.args.iter().for_each(|a| dims_of(a, &mut |d| d.for_each_symbol(&mut known)));
+        for v in used.iter().copied().chain(bsym.defined()) {
+            match self.trace.ty(v) {
+                crate::ir::Type::Tensor(t) => t.dims.iter().for_each(|d| d.for_each_symbol(&mut known)),
+                crate::ir::Type::Number(n) => n.equals.iter().for_each(|d| d.for_each_symbol(&mut known)),
+            }
+        }
+        for v in used {
+            if self.trace.ty(v).tensor().is_some() {
+                let view = self.view(v)?;
+                operands.insert(v, view);
+            }
+        }
+        let numbers: Vec<(ValueId, NumberSource)> = {
+            let mut all = Vec::new();
+            bsym.for_each_use(&mut |v| {
+                if self.trace.ty(v).tensor().is_none() {
+                    all.push((v, self.number(&Arg::Value(v))));
+                }
+            });
+            all
+        };
+        let mut results = Vec::with_capacity(bsym.results.len());
+        for result in &bsym.results {
+            results.push(match result {
+                None => NestedResult::Absent,
+                Some(v) => match self.trace.ty(*v).tensor() {
+                    None => NestedResult::Number(*v),
+                    Some(ty) => {
+                        let spec = TensorSpec {
+                            value: *v,
+                            dtype: ty.dtype,
+                            device: ty.device.clone(),
+                            dims: ty.dims.clone(),
+                            strides: None,
+                            constant: 0,
+                        };
+                        NestedResult::Tensor(self.own(&spec)?)
+                    }
+                },
+            });
+        }
+        let origin = origin(self.trace, bsym);
+        self.step(Step::Nested(Box::new(NestedStep { flow, operands, numbers, results, sizes, origin })));
+        Ok(())
+    }
+
     fn number(&self, arg: &Arg) -> NumberSource {
         use super::Number;
         let known = |d: &Dim| d.eval(self.input.sizes).map(|n| NumberSource::Known(Number::Int(n)));
@@ -879,6 +979,14 @@ impl Build<'_> {
     fn step(&mut self, step: Step) {
         self.plan.steps.push(step);
         self.plan.step_stmts.push(self.stmt);
+    }
+}
+
+fn dims_of(arg: &Arg, f: &mut dyn FnMut(&Dim)) {
+    match arg {
+        Arg::Dim(d) => f(d),
+        Arg::List(items) => items.iter().for_each(|a| dims_of(a, f)),
+        _ => {}
     }
 }
 
@@ -1000,5 +1108,6 @@ fn for_each_buffer(step: &Step, f: &mut dyn FnMut(BufferId)) {
         Step::Item { from, .. } => f(from.buffer),
         Step::Check { condition: CheckSource::Tensor(v), .. } => f(v.buffer),
         Step::Check { .. } | Step::Number { .. } => {}
+        Step::Nested(nested) => nested.operands.values().chain(nested.outputs()).for_each(|v| f(v.buffer)),
     }
 }

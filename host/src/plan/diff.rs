@@ -126,6 +126,7 @@ mod tests {
             executor: executor.map(str::to_owned),
             region: None,
             run_by: None,
+            parts_run_by: Vec::new(),
             opaque: false,
             refusals: refused_by.iter().map(refusal).collect(),
         }

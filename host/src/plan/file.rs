@@ -82,6 +82,9 @@ pub struct PlannedOp {
     /// Who runs it, where that is not who has it.
     #[serde(default)]
     pub run_by: Option<String>,
+    /// Who runs parts of it, where its region's executor has handed these on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts_run_by: Vec<String>,
     /// Is it outside the op table?
     pub opaque: bool,
     /// Who was asked before, and why they do not take it.
@@ -104,7 +107,7 @@ pub struct PlannedRefusal {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedStep {
-    /// `kernel`, `copy`, `number`, `item` or `check`.
+    /// `kernel`, `copy`, `number`, `item`, `check` or `nested` (control flow).
     pub kind: String,
     /// The value whose statement it belongs to; none for copies of inputs and outputs.
     pub value: Option<String>,
@@ -229,17 +232,27 @@ fn planned_regions(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>], plan: &
     lowered.regions.iter().enumerate().map(planned).collect()
 }
 
+/// Where an op stands, and who runs it there.
+struct InRegion {
+    region: String,
+    run_by: Option<String>,
+    parts_run_by: Vec<String>,
+}
+
 /// For each report whose op stands in a region: the region, and who runs the op for it.
-fn in_regions(
-    lowered: &Lowered,
-    plans: &[Option<Arc<RegionPlan>>],
-) -> BTreeMap<usize, (String, Option<String>)> {
+fn in_regions(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>]) -> BTreeMap<usize, InRegion> {
     let mut known = BTreeMap::new();
     for (number, region) in lowered.regions.iter().enumerate() {
         for (place, stmt) in region.stmts.clone().enumerate() {
             let handed_on = plans.get(number).and_then(|plan| plan.as_ref()?.handed_on.get(&place));
             let run_by = handed_on.map(ToString::to_string);
-            known.insert(lowered.origins[stmt].report, (region.name.to_string(), run_by));
+            let inside = InRegion { region: region.name.to_string(), run_by, parts_run_by: Vec::new() };
+            known.insert(lowered.origins[stmt].report, inside);
+        }
+        for (place, who) in plans.get(number).into_iter().flatten().flat_map(|plan| &plan.in_part) {
+            if let Some(inside) = known.get_mut(&lowered.origins[region.stmts.start + place].report) {
+                inside.parts_run_by.push(who.to_string());
+            }
         }
     }
     known
@@ -262,7 +275,11 @@ fn planned_ops(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>]) -> Vec<Plan
             None => report.value.map_or_else(|| format!("#{i}"), |value| trace.value(value).name.to_string()),
         };
         parents.push((id.clone(), 0));
-        let (region, run_by) = in_regions.remove(&i).map_or((None, None), |(region, by)| (Some(region), by));
+        let inside = in_regions.remove(&i);
+        let (region, run_by, parts_run_by) = match inside {
+            Some(InRegion { region, run_by, parts_run_by }) => (Some(region), run_by, parts_run_by),
+            None => (None, None, Vec::new()),
+        };
         ops.push(PlannedOp {
             id,
             op: report.op.to_string(),
@@ -271,6 +288,7 @@ fn planned_ops(lowered: &Lowered, plans: &[Option<Arc<RegionPlan>>]) -> Vec<Plan
             executor: report.executor.as_ref().map(ToString::to_string),
             region,
             run_by,
+            parts_run_by,
             opaque: report.opaque,
             refusals: report.refusals.iter().map(planned_refusal).collect(),
         });
@@ -345,6 +363,14 @@ fn planned_step(lowered: &Lowered, plan: &Plan, i: usize, step: &Step) -> Planne
             "item"
         }
         Step::Check { .. } => "check",
+        Step::Nested(nested) => {
+            let mut operands: Vec<_> = nested.operands.iter().collect();
+            operands.sort_unstable_by_key(|(v, _)| **v);
+            planned.op = bsym.map(|bsym| bsym.op.to_string());
+            planned.inputs = operands.into_iter().map(|(_, v)| view(v)).collect();
+            planned.outputs = nested.outputs().map(view).collect();
+            "nested"
+        }
     };
     planned.kind = kind.to_owned();
     planned

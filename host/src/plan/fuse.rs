@@ -24,6 +24,8 @@ pub struct RegionPlan {
     pub steps: Vec<RegionStep>,
     /// By their place among the region's statements, ops that were handed on whole: who runs them.
     pub handed_on: RegionNotes,
+    /// By their place among the region's statements, ops of which parts were handed on: who runs some of them.
+    pub in_part: Vec<(usize, Name)>,
 }
 
 /// One step of a region.
@@ -57,6 +59,19 @@ pub enum RegionStep {
         /// To.
         to: ValueId,
     },
+}
+
+impl RegionPlan {
+    /// Calls `f` with each value that a step writes.
+    pub fn for_each_made(&self, f: &mut dyn FnMut(ValueId)) {
+        for step in &self.steps {
+            match step {
+                RegionStep::Own { outputs, .. } => outputs.iter().for_each(|v| f(*v)),
+                RegionStep::Op { bsym, .. } => bsym.defined().for_each(&mut *f),
+                RegionStep::Copy { to, .. } => f(*to),
+            }
+        }
+    }
 }
 
 /// What lowering needs beside the trace.
@@ -115,7 +130,8 @@ pub fn fuse(
         Err(why) => return Ok(Fused::Unsupported(why)),
     };
     let handed_on = lowered.handed_on.iter().map(|(op, who)| (*op as usize, who.clone())).collect();
-    let mut plan = RegionPlan { numbers: lowered.numbers.clone(), steps: Vec::new(), handed_on };
+    let in_part = lowered.in_part.iter().map(|(op, who)| (*op as usize, who.clone())).collect();
+    let mut plan = RegionPlan { numbers: lowered.numbers.clone(), steps: Vec::new(), handed_on, in_part };
     fuse.steps(lowered, &[region.candidate], &mut plan)?;
     Ok(Fused::Steps(plan))
 }
@@ -254,7 +270,7 @@ impl Fuse<'_, '_> {
         }
         let mut gone = chain.to_vec();
         gone.insert(0, owner);
-        let (flat, _) = flatten_call(self.trace, again.bsym, &again.reports);
+        let flat = flatten_call(self.trace, again.bsym, &again.reports);
         for (part, layout) in flat {
             let of_host = part.who.as_ref().is_some_and(|w| &*w.executor == crate::claim::walk::HOST);
             match (of_host, crate::ops::find(&part.op).and_then(|op| op.host)) {

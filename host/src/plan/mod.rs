@@ -14,8 +14,8 @@ pub mod port;
 pub mod segment;
 
 pub use build::{
-    BufferPlan, CopyRecord, KernelStep, NumberSource, Place, Plan, PlanError, PlanInput, Step, View, Write,
-    build,
+    BufferPlan, CopyRecord, KernelStep, NestedResult, NestedStep, NumberSource, Place, Plan, PlanError,
+    PlanInput, Step, View, Write, build,
 };
 pub use diff::{OpDiff, PlanDiff, TotalDiff};
 pub use file::{PlanFile, PlannedCopy, PlannedOp, PlannedRefusal, PlannedRegion, PlannedStep, PlannedView};

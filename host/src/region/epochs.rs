@@ -372,7 +372,7 @@ impl Sort<'_> {
 /// Regions by number, in the order in which they were met.
 struct Groups {
     n: usize,
-    /// For each statement of a fusion executor its region, else [`NONE`].
+    /// For each statement of a fusion executor, and each that was fixed, its region, else [`NONE`].
     of: Vec<u32>,
     /// For each region: who, its epoch.
     keys: Vec<(u32, u32)>,
@@ -426,20 +426,28 @@ fn epochs(
         // A number worked out from a region's tensor can be used anywhere, so it stands outside, and splits.
         groups.solid[first] = who.is_none() && is_number && inputs.from != Source::Nobody;
         let neutral = (is_number || parts[first] == Part::View) && !groups.solid[first];
-        let made = match who {
-            Some(w) => Origin { epoch: inputs.epoch_for(who), from: Source::One(w) },
-            None if neutral => inputs,
-            None => Origin { epoch: inputs.epoch_for(None), from: Source::Nobody },
+        let Some(w) = who else {
+            let epoch = inputs.epoch_for(None);
+            origins[first] = if neutral { inputs } else { Origin { epoch, from: Source::Nobody } };
+            continue;
         };
-        members.iter().for_each(|m| origins[*m] = made);
-        if let Some(w) = who {
-            let group = *known.entry((w, made.epoch)).or_insert_with(|| {
-                groups.keys.push((w, made.epoch));
-                groups.n += 1;
-                groups.n as u32 - 1
-            });
-            let own = members.iter().filter(|m| matches!(parts[**m], Part::Fused(_)));
-            own.for_each(|m| groups.of[*m] = group);
+        let epoch = inputs.epoch_for(who);
+        let group = *known.entry((w, epoch)).or_insert_with(|| {
+            groups.keys.push((w, epoch));
+            groups.n += 1;
+            groups.n as u32 - 1
+        });
+        for &member in members {
+            groups.of[member] = group;
+            origins[member] = match parts[member] {
+                Part::Fused(_) => Origin { epoch, from: Source::One(w) },
+                // Neutral wherever it stands.
+                _ => edges.needed_by(member).iter().fold(Origin::START, |mut from, needed| {
+                    *work += 1;
+                    from.join(origins[*needed as usize]);
+                    from
+                }),
+            };
         }
     }
     (origins, groups)
@@ -500,6 +508,8 @@ fn placed(
             (Part::View, Users::One(Place::Outside) | Users::Several) => {
                 source().map_or(Place::Outside, Place::In)
             }
+            // A number that was fixed between a region's ops.
+            (Part::Number, _) if groups.of[at] != NONE && source().is_some() => Place::In(groups.of[at]),
             (Part::View | Part::Number, _) => Place::Outside,
         };
         places[at] = place;

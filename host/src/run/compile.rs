@@ -219,7 +219,7 @@ pub fn compile_prepared(
     let (lowered, regions, counters) = compiling.regions(claimed, &mut claims)?;
     let n_checks = claims.n_checks();
     let segments = plan::segments(&lowered.trace);
-    let carried = carried(&lowered, &segments);
+    let carried = carried(&lowered, &regions, &segments);
     let first = segment_plan(
         &SegmentInput {
             lowered: &lowered,
@@ -444,7 +444,11 @@ pub fn segment_plan(
 
 /// For each segment, the values with memory of their own, made up to its end, that a later segment (or the end of the
 /// trace) reads, directly or through a view: views themselves cost nothing to make again.
-fn carried(lowered: &Lowered, segments: &[Segment]) -> Vec<Vec<ValueId>> {
+fn carried(
+    lowered: &Lowered,
+    regions: &[Option<Arc<RegionPlan>>],
+    segments: &[Segment],
+) -> Vec<Vec<ValueId>> {
     let trace = &lowered.trace;
     if segments.len() == 1 {
         return vec![Vec::new()];
@@ -455,6 +459,15 @@ fn carried(lowered: &Lowered, segments: &[Segment]) -> Vec<Vec<ValueId>> {
             for v in stmt.op().into_iter().flat_map(|b| b.defined()) {
                 made_in.insert(v, s);
             }
+        }
+        // What the steps of a region make beside its own values may be where a result lies.
+        let mut inside: Vec<usize> =
+            lowered.region_of[segment.range.clone()].iter().copied().flatten().collect();
+        inside.dedup();
+        for plan in inside.into_iter().filter_map(|region| regions.get(region)?.as_ref()) {
+            plan.for_each_made(&mut |v| {
+                made_in.insert(v, s);
+            });
         }
     }
     let mut needed: Vec<Vec<ValueId>> = vec![Vec::new(); segments.len()];

@@ -1,11 +1,13 @@
 //! A plan with its memory: an arena, bound steps, and what must be bound anew when something moved.
 
 use super::numbers::{self, Numbers, RandomStream};
+use super::session::Machine;
+use super::value::Value;
 use crate::ir::{Dtype, Name, ValueId};
 use crate::memory::{Bytes, Operand, OperandError, OutOfMemory, Tensor, TensorError, copy_operand};
 use crate::ops::{HostOp, OpError};
 use crate::plan::build::{BufferId, CheckSource};
-use crate::plan::{Bound, Fault, Io, NumberSource, Place, Plan, RunContext, Step, View};
+use crate::plan::{Bound, Fault, Io, NestedResult, NumberSource, Place, Plan, Step, View};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,6 +57,10 @@ pub enum RunError {
     #[error("a step failed after some parameters were updated: they do not belong together any more")]
     #[diagnostic(code(run::mixed), help("begin again from the last checkpoint (`--resume`)"))]
     Mixed,
+    /// A nested trace cannot be compiled for what it is given.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Compile(Box<super::CompileError>),
     /// A value that a step needs is not there: a fault of this program.
     #[error("internal: {0}")]
     #[diagnostic(
@@ -115,12 +121,37 @@ enum End {
 }
 
 enum BoundStep {
-    Kernel { bound: Box<dyn Bound>, slots: Vec<NumberSource>, by_kernel: Vec<(usize, BufferId)> },
-    Copy { from: Operand, to: Operand },
-    Number { op: HostOp, args: Vec<NumberSource>, results: Vec<ValueId>, name: Name },
-    Item { dtype: Dtype, from: Operand, result: ValueId },
-    CheckNumber { condition: NumberSource, message: Name },
-    CheckTensor { dtype: Dtype, from: Operand, message: Name },
+    Kernel {
+        bound: Box<dyn Bound>,
+        slots: Vec<NumberSource>,
+        by_kernel: Vec<(usize, BufferId)>,
+    },
+    Copy {
+        from: Operand,
+        to: Operand,
+    },
+    Number {
+        op: HostOp,
+        args: Vec<NumberSource>,
+        results: Vec<ValueId>,
+        name: Name,
+    },
+    Item {
+        dtype: Dtype,
+        from: Operand,
+        result: ValueId,
+    },
+    CheckNumber {
+        condition: NumberSource,
+        message: Name,
+    },
+    CheckTensor {
+        dtype: Dtype,
+        from: Operand,
+        message: Name,
+    },
+    /// Its operands are looked up when it runs: what happens inside costs more.
+    Nested,
 }
 
 impl Instance {
@@ -151,12 +182,12 @@ impl Instance {
     }
 
     /// Runs every step; gives what leaves the segment.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         io: &RunIo<'_>,
         numbers: &mut Numbers,
         stream: &mut RandomStream,
-        context: &RunContext<'_>,
+        machine: &Machine<'_>,
     ) -> Result<FxHashMap<ValueId, Tensor>, RunError> {
         let moved = self.find_places(io)?;
         if self.steps.is_empty() {
@@ -170,7 +201,7 @@ impl Instance {
             }
         }
         for at in 0..self.steps.len() {
-            self.step(at, numbers, stream, context)?;
+            self.step(at, numbers, stream, machine)?;
         }
         self.results()
     }
@@ -310,6 +341,7 @@ impl Instance {
                         message: message.clone(),
                     }
                 }
+                Step::Nested(_) => BoundStep::Nested,
             };
             self.steps.push(bound);
         }
@@ -352,9 +384,11 @@ impl Instance {
         at: usize,
         numbers: &mut Numbers,
         stream: &mut RandomStream,
-        context: &RunContext<'_>,
+        machine: &Machine<'_>,
     ) -> Result<(), RunError> {
+        let context = machine.context;
         match &mut self.steps[at] {
+            BoundStep::Nested => self.nested(at, numbers, machine),
             BoundStep::Kernel { bound, slots, by_kernel } => {
                 for (slot, from) in slots.iter().enumerate() {
                     let n = numbers::source(numbers, from).ok_or_else(|| {
@@ -400,6 +434,53 @@ impl Instance {
                 }
             }
         }
+    }
+
+    /// Runs nested traces on operands as they lie now; results are copied to where the plan wants them.
+    fn nested(&mut self, at: usize, numbers: &mut Numbers, machine: &Machine<'_>) -> Result<(), RunError> {
+        let plan = self.plan.clone();
+        let Step::Nested(step) = &plan.steps[at] else {
+            return Err(RunError::Internal("a bound step of another kind".into()));
+        };
+        let mut operands = FxHashMap::default();
+        for (v, view) in &step.operands {
+            operands.insert(*v, Value::Tensor(Tensor::of_operand(view.dtype, self.operand(view)?)));
+        }
+        for (v, from) in &step.numbers {
+            let number = numbers::source(numbers, from).ok_or_else(|| {
+                RunError::Internal("a number that a nested trace takes is not known".into())
+            })?;
+            operands.insert(*v, Value::from(number));
+        }
+        let results = machine.nested.run(step, &operands, machine)?;
+        drop(operands);
+        for (result, value) in step.results.iter().zip(results) {
+            match (result, value) {
+                (NestedResult::Absent, _) => {}
+                (NestedResult::Number(v), value) => {
+                    let number = value
+                        .number()
+                        .ok_or_else(|| RunError::Internal("a nested trace gives no number".into()))?;
+                    numbers.insert(*v, number);
+                }
+                (NestedResult::Tensor(view), Value::Tensor(tensor)) => {
+                    if plan.buffers[view.buffer].place == Place::ByKernel {
+                        self.allocated.insert(view.buffer, tensor);
+                        continue;
+                    }
+                    if tensor.dims() != view.dims || tensor.dtype() != view.dtype {
+                        let (found, wanted) = (tensor.dims(), &view.dims);
+                        let what = format!("a nested trace gives dims {found:?}, not {wanted:?}");
+                        return Err(RunError::Internal(what));
+                    }
+                    copy_operand(&self.operand(view)?, tensor.operand());
+                }
+                (NestedResult::Tensor(_), _) => {
+                    return Err(RunError::Internal("a nested trace gives no tensor".into()));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn results(&self) -> Result<FxHashMap<ValueId, Tensor>, RunError> {

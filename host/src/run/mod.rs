@@ -6,6 +6,7 @@
 pub mod compile;
 pub mod inputs;
 pub mod instance;
+pub mod nested;
 pub mod numbers;
 pub mod session;
 pub mod tape;

@@ -69,7 +69,7 @@ pub fn host_op(
             stream.offset = stream.offset.wrapping_add(rounded);
             Ok(())
         }
-        HostOp::Item | HostOp::Check | HostOp::Text => Ok(()),
+        HostOp::Item | HostOp::Check | HostOp::Text | HostOp::Nested(_) => Ok(()),
     }
 }
 

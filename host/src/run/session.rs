@@ -8,10 +8,12 @@ use super::compile::{
 };
 use super::inputs::{Bindings, InputError, bind_inputs, number_input};
 use super::instance::{Instance, RunError, RunIo, Source};
+use super::nested::NestedPrograms;
 use super::numbers::{Numbers, RandomStream};
 use super::tape::{Differentiated, GradRequest};
 use super::value::Value;
-use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Symbol, Trace, Type, ValueId};
+use crate::autodiff::NestedTraces;
+use crate::ir::{Arg, Dtype, Module, Name, RoleKind, Schemas, Stage, Symbol, Trace, Type, ValueId};
 use crate::lower::Counters;
 use crate::memory::{Bytes, Tensor, TensorError, copy_operand};
 use crate::passes::Purpose;
@@ -81,7 +83,7 @@ pub enum SessionError {
     /// The run stopped.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Run(#[from] RunError),
+    Run(RunError),
     /// State.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -90,6 +92,15 @@ pub enum SessionError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Autodiff(#[from] crate::autodiff::AutodiffError),
+}
+
+impl From<RunError> for SessionError {
+    fn from(e: RunError) -> SessionError {
+        match e {
+            RunError::Compile(e) => SessionError::from(*e),
+            other => SessionError::Run(other),
+        }
+    }
 }
 
 impl From<CompileError> for SessionError {
@@ -142,7 +153,116 @@ struct Key(Vec<(Dtype, Vec<i64>)>, Vec<(Symbol, i64)>);
 /// A compiled program and its idle instances.
 pub(super) struct Ready {
     pub(super) compiled: Arc<Compiled>,
+    /// What it may call. A nested program has none of its own: it is given its caller's.
+    pub(super) nested: Arc<NestedPrograms>,
+    /// Regions so far, those of nested programs included.
+    pub(super) counters: Counters,
     idle: Mutex<Vec<Instance>>,
+}
+
+impl Ready {
+    /// Without instances yet.
+    pub(super) fn new(compiled: Compiled, nested: Arc<NestedPrograms>, counters: Counters) -> Ready {
+        Ready { compiled: Arc::new(compiled), nested, counters, idle: Mutex::new(Vec::new()) }
+    }
+}
+
+/// What programs are run with.
+pub(super) struct Machine<'a> {
+    pub(super) executors: &'a Executors,
+    pub(super) schemas: &'static (dyn Schemas + Sync),
+    pub(super) context: &'a RunContext<'a>,
+    pub(super) nested: &'a NestedPrograms,
+    /// Parameters by their constants' ids less one.
+    pub(super) weights: &'a [Option<Source>],
+}
+
+impl Machine<'_> {
+    /// Runs all segments of `ready`; `finish` is given what they left before the instance is used again.
+    pub(super) fn execute<R>(
+        &self,
+        ready: &Ready,
+        sizes: &FxHashMap<Symbol, i64>,
+        sources: &[Option<Source>],
+        numbers: &mut Numbers,
+        stream: &mut RandomStream,
+        finish: impl FnOnce(&Left<'_>) -> Result<R, SessionError>,
+    ) -> Result<R, SessionError> {
+        let compiled = &ready.compiled;
+        let trace = &compiled.lowered.trace;
+        let mut sizes = sizes.clone();
+        let mut values: FxHashMap<ValueId, Tensor> = FxHashMap::default();
+        let mut instance = match lock(&ready.idle).pop() {
+            Some(instance) => instance,
+            None => Instance::new(compiled.first.clone()).map_err(RunError::from)?,
+        };
+        let mut later: Option<Instance> = None;
+        for (at, segment) in compiled.segments.iter().enumerate() {
+            let current = match at {
+                0 => &mut instance,
+                _ => later.insert(self.later(compiled, at, &sizes, &values, sources)?),
+            };
+            let made = current.run(&RunIo { params: sources, earlier: &values }, numbers, stream, self)?;
+            bind_data_sizes(trace, &segment.binds, &made, numbers, &mut sizes);
+            values.extend(made);
+        }
+        let last = later.as_ref().unwrap_or(&instance);
+        let done = finish(&Left { trace, values: &values, numbers, sizes: &sizes, instance: last })?;
+        // An instance whose run failed is dropped: a kernel may have left its bound object half done.
+        let mut idle = lock(&ready.idle);
+        if idle.len() < IDLE_INSTANCES {
+            idle.push(instance);
+        }
+        Ok(done)
+    }
+
+    /// Plans and makes an instance for a segment whose sizes are known now.
+    fn later(
+        &self,
+        compiled: &Compiled,
+        at: usize,
+        sizes: &FxHashMap<Symbol, i64>,
+        left: &FxHashMap<ValueId, Tensor>,
+        sources: &[Option<Source>],
+    ) -> Result<Instance, SessionError> {
+        let earlier = left.iter().map(|(v, t)| (*v, view_of(t))).collect();
+        let input = SegmentInput {
+            lowered: &compiled.lowered,
+            regions: &compiled.regions,
+            segments: &compiled.segments,
+            carried: &compiled.carried,
+            sizes,
+            earlier: &earlier,
+        };
+        let trace = &compiled.lowered.trace;
+        let plan = with_params(trace, sources, self.weights, |info| {
+            segment_plan(&input, at, self.executors, self.schemas, info)
+        })?;
+        Ok(Instance::new(Arc::new(plan)).map_err(RunError::from)?)
+    }
+}
+
+/// Gives `f` what a compile may know of the parameters of `trace`, whose tensors are in `sources`; `weights` has those
+/// behind constants' ids.
+pub(super) fn with_params<R>(
+    trace: &Trace,
+    sources: &[Option<Source>],
+    weights: &[Option<Source>],
+    f: impl FnOnce(&ParamInfo<'_>) -> R,
+) -> R {
+    let index: FxHashMap<ValueId, usize> =
+        trace.params.iter().enumerate().map(|(i, p)| (p.value, i)).collect();
+    let source = |v: ValueId| index.get(&v).and_then(|i| sources.get(*i)?.as_ref());
+    f(&ParamInfo {
+        strides: &|v| {
+            source(v).filter(|s| !s.tensor.is_contiguous()).map(|s| s.tensor.strides_elems().to_vec())
+        },
+        constant_of: &|v| source(v).map_or(0, |s| s.constant),
+        constant: &|id| {
+            let source = weights.get(usize::try_from(id).ok()?.checked_sub(1)?)?.as_ref()?;
+            Some(Constant { operand: source.tensor.operand().clone(), version: source.version })
+        },
+    })
 }
 
 /// What all segments of a run left.
@@ -273,7 +393,7 @@ impl Session {
         let _writing = self.writes_state.then(|| lock(&self.writing));
         let (sources, mut numbers) = self.sources(inputs)?;
         let mut stream = *lock(&self.stream);
-        self.cancel.store(false, Ordering::Relaxed);
+        self.begin();
         let done = self.execute(&ready, &bindings.sizes, &sources, &mut numbers, &mut stream, |left| {
             let outputs = outputs(left)?;
             Ok((outputs, self.commit(left.instance, &sources)?))
@@ -312,87 +432,26 @@ impl Session {
         stream: &mut RandomStream,
         finish: impl FnOnce(&Left<'_>) -> Result<R, SessionError>,
     ) -> Result<R, SessionError> {
-        let compiled = &ready.compiled;
-        let trace = &compiled.lowered.trace;
         let context = RunContext { threads: self.options.threads, pool: &*self.pool, cancel: &self.cancel };
-        let mut sizes = sizes.clone();
-        let mut values: FxHashMap<ValueId, Tensor> = FxHashMap::default();
-        let mut instance = match lock(&ready.idle).pop() {
-            Some(instance) => instance,
-            None => Instance::new(compiled.first.clone()).map_err(RunError::from)?,
+        let weights = self.snapshot();
+        let machine = Machine {
+            executors: &self.executors,
+            schemas: self.schemas,
+            context: &context,
+            nested: &ready.nested,
+            weights: &weights,
         };
-        let mut later: Option<Instance> = None;
-        for (at, segment) in compiled.segments.iter().enumerate() {
-            let current = match at {
-                0 => &mut instance,
-                _ => later.insert(self.later(compiled, at, &sizes, &values, sources)?),
-            };
-            let made =
-                current.run(&RunIo { params: sources, earlier: &values }, numbers, stream, &context)?;
-            bind_data_sizes(trace, &segment.binds, &made, numbers, &mut sizes);
-            values.extend(made);
-        }
-        let last = later.as_ref().unwrap_or(&instance);
-        let done = finish(&Left { trace, values: &values, numbers, sizes: &sizes, instance: last })?;
-        // An instance whose run failed is dropped: a kernel may have left its bound object half done.
-        let mut idle = lock(&ready.idle);
-        if idle.len() < IDLE_INSTANCES {
-            idle.push(instance);
-        }
-        Ok(done)
-    }
-
-    /// Plans and makes an instance for a segment whose sizes are known now.
-    fn later(
-        &self,
-        compiled: &Compiled,
-        at: usize,
-        sizes: &FxHashMap<Symbol, i64>,
-        left: &FxHashMap<ValueId, Tensor>,
-        sources: &[Option<Source>],
-    ) -> Result<Instance, SessionError> {
-        let earlier = left.iter().map(|(v, t)| (*v, view_of(t))).collect();
-        let input = SegmentInput {
-            lowered: &compiled.lowered,
-            regions: &compiled.regions,
-            segments: &compiled.segments,
-            carried: &compiled.carried,
-            sizes,
-            earlier: &earlier,
-        };
-        let trace = &compiled.lowered.trace;
-        let plan = self.with_params(trace, sources, |info| {
-            segment_plan(&input, at, &self.executors, self.schemas, info)
-        })?;
-        Ok(Instance::new(Arc::new(plan)).map_err(RunError::from)?)
-    }
-
-    /// Gives `f` what a compile may know of the parameters of `trace`, whose tensors are in `sources`.
-    fn with_params<R>(
-        &self,
-        trace: &Trace,
-        sources: &[Option<Source>],
-        f: impl FnOnce(&ParamInfo<'_>) -> R,
-    ) -> R {
-        let params = self.snapshot();
-        let index: FxHashMap<ValueId, usize> =
-            trace.params.iter().enumerate().map(|(i, p)| (p.value, i)).collect();
-        let source = |v: ValueId| index.get(&v).and_then(|i| sources.get(*i)?.as_ref());
-        f(&ParamInfo {
-            strides: &|v| {
-                source(v).filter(|s| !s.tensor.is_contiguous()).map(|s| s.tensor.strides_elems().to_vec())
-            },
-            constant_of: &|v| source(v).map_or(0, |s| s.constant),
-            constant: &|id| {
-                let source = params.get(usize::try_from(id).ok()?.checked_sub(1)?)?.as_ref()?;
-                Some(Constant { operand: source.tensor.operand().clone(), version: source.version })
-            },
-        })
+        machine.execute(ready, sizes, sources, numbers, stream, finish)
     }
 
     /// The weights as they are now.
     pub(super) fn snapshot(&self) -> Vec<Option<Source>> {
         self.params.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A new run: whoever cancelled meant those before it.
+    pub(super) fn begin(&self) {
+        self.cancel.store(false, Ordering::Relaxed);
     }
 
     /// Held while a run writes state; nothing where the program writes none.
@@ -442,19 +501,32 @@ impl Session {
         grads.push((key_of(inputs, bindings), request.clone(), program));
     }
 
-    /// Compiles a trace with concrete sizes whose parameters are in `sources`.
+    /// Compiles a trace with concrete sizes whose parameters are in `sources`, and which may call `nested`.
     pub(super) fn compile_prepared(
         &self,
         trace: Trace,
+        nested: &NestedTraces,
         sizes: &FxHashMap<Symbol, i64>,
         sources: &[Option<Source>],
         counters: &Counters,
     ) -> Result<Arc<Ready>, SessionError> {
         let params = trace.clone();
-        let compiled = self.with_params(&params, sources, |info| {
+        let compiled = with_params(&params, sources, &self.snapshot(), |info| {
             compile_prepared(trace, sizes, &self.executors, self.schemas, info, counters)
         })?;
-        Ok(Arc::new(Ready { compiled: Arc::new(compiled), idle: Mutex::new(Vec::new()) }))
+        let nested = NestedPrograms::new(nested, &compiled.lowered.trace);
+        // Who cannot be claimed is said now, not in the middle of a run.
+        let counters = nested.compile_known(&self.executors, self.schemas, sizes, &compiled.counters)?;
+        Ok(Arc::new(Ready::new(compiled, Arc::new(nested), counters)))
+    }
+
+    /// The module's nested traces with concrete sizes, after the passes that may come before `purpose`.
+    pub(super) fn nested(&self, bindings: &Bindings, purpose: Purpose) -> Result<NestedTraces, SessionError> {
+        let mut nested = NestedTraces::default();
+        for trace in self.module.traces.iter().skip(1).filter(|t| t.stage != Stage::Backward) {
+            nested.insert(prepare(trace, bindings, purpose)?);
+        }
+        Ok(nested)
     }
 
     fn ready(&self, inputs: &[Value], bindings: &Bindings) -> Result<Arc<Ready>, SessionError> {
@@ -469,6 +541,7 @@ impl Session {
         }
         let ready = self.compile_prepared(
             prepare(self.trace(), bindings, Purpose::Values)?,
+            &self.nested(bindings, Purpose::Values)?,
             &bindings.sizes,
             &self.snapshot(),
             &Counters::default(),

@@ -126,10 +126,13 @@ impl Session {
         }
         let prepared = super::compile::prepare(self.trace(), &bindings, Purpose::Gradients)?;
         let ties = self.ties();
-        let asked = Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties };
+        let nested = self.nested(&bindings, Purpose::Gradients)?;
+        let asked =
+            Request { wants: &|p| request.wants(p), remat: request.remat, ties: &ties, nested: &nested };
         let traces = autodiff::differentiate(&prepared, &asked)?;
         let forward = self.compile_prepared(
             crate::passes::run(traces.forward.clone()),
+            &traces.nested,
             &bindings.sizes,
             &self.snapshot(),
             &Counters::default(),
@@ -170,7 +173,8 @@ impl Session {
             })
             .collect();
         let trace = crate::passes::run(backward.clone());
-        let backward = self.compile_prepared(trace, &forward.sizes, &sources, &forward.counters)?;
+        let (nested, counters) = (&program.traces.nested, &program.forward.counters);
+        let backward = self.compile_prepared(trace, nested, &forward.sizes, &sources, counters)?;
         Ok((forward, backward.compiled.clone()))
     }
 
@@ -206,6 +210,7 @@ impl Session {
         let _writing = self.lock_if_writing();
         let (sources, mut numbers) = self.sources(inputs)?;
         let mut stream = self.stream();
+        self.begin();
         let done =
             self.execute(ready, &ready.compiled.sizes, &sources, &mut numbers, &mut stream, |left| {
                 let outputs = outputs(left)?;
@@ -351,8 +356,8 @@ impl Tape<'_> {
             return Ok(ready.clone());
         }
         let trace = crate::passes::run(self.program.traces.backward.clone());
-        let counters = &self.program.forward.compiled.counters;
-        let ready = self.session.compile_prepared(trace, &self.sizes, sources, counters)?;
+        let (nested, counters) = (&self.program.traces.nested, &self.program.forward.counters);
+        let ready = self.session.compile_prepared(trace, nested, &self.sizes, sources, counters)?;
         if self.program.backward.set(ready.clone()).is_err() {
             if resized.len() == RESIZED {
                 resized.remove(0);

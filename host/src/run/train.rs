@@ -11,6 +11,7 @@ use super::instance::{RunError, Source};
 use super::numbers::Numbers;
 use super::session::{Ready, Session, SessionError, StateError, aligned};
 use super::tape::GradRequest;
+use crate::autodiff::NestedTraces;
 use crate::ir::{RoleKind, TensorType};
 use crate::lower::Counters;
 use crate::memory::{Tensor, copy_operand};
@@ -193,7 +194,8 @@ impl Updater {
         let failed = |e: OpError| SessionError::Run(RunError::Number(e));
         let update = self.optimizer.update(&kind.ty, kind.decays, kind.first).map_err(failed)?;
         let trace = crate::passes::run(update.trace);
-        let ready = session.compile_prepared(trace, &FxHashMap::default(), sources, &Counters::default())?;
+        let (nested, counters) = (NestedTraces::default(), Counters::default());
+        let ready = session.compile_prepared(trace, &nested, &FxHashMap::default(), sources, &counters)?;
         let compiled = Arc::new(Compiled { ready, step: update.step });
         self.compiled.push((kind, compiled.clone()));
         Ok(compiled)

@@ -29,6 +29,16 @@ impl Value {
         }
     }
 
+    /// The number, if it is one.
+    pub fn number(&self) -> Option<Number> {
+        Some(match self {
+            Value::Int(n) => Number::Int(*n),
+            Value::Float(x) => Number::Float(*x),
+            Value::Bool(b) => Number::Bool(*b),
+            Value::Tensor(_) | Value::Str(_) | Value::None => return None,
+        })
+    }
+
     /// What it is, for messages.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -45,6 +45,8 @@ enum th_instr_kind : uint32_t {
   TH_UNPACK = 1, /* args[0], a list of tensors, to the registers `results` */
   TH_STORE = 2,  /* args[0] into the memory of args[1]: dims and dtype must agree */
   TH_COPY = 3,   /* the same, broadcast and converted; nothing where both are the same memory */
+  TH_VJP = 4,    /* the gradients of the overload `op`: cotangents first, then its arguments; a result for each floating or
+                    complex tensor among those, dropped where it is not wanted */
 };
 
 enum th_when : uint32_t { TH_AT_BIND = 0, TH_AT_RUN = 1 };
@@ -57,6 +59,7 @@ struct th_instr {
   uint64_t n_args;
   const uint32_t* results; /* UINT32_MAX: dropped */
   uint64_t n_results;
+  uint64_t n_cotangents; /* of TH_VJP: how many of `args` */
 };
 
 struct th_tensor {
@@ -83,6 +86,11 @@ void th_on_warning(void (*to)(const char* text, uint64_t bytes));
  * outputs ("" when there is none). Buffers of the given sizes; texts are cut. */
 int th_describe(const char* op, char* schema, uint64_t schema_bytes, char* out_variant, uint64_t out_bytes,
                 char* error, uint64_t error_bytes);
+
+/* Which derivative libtorch lacks for `instr` (TH_VJP without cotangents, whose registers are the inputs), as text; "" when none
+ * is missing, or when that shows only when it runs. The tensors' data is not looked at. */
+int th_derivative_missing(const th_instr* instr, const th_tensor* inputs, uint32_t n_inputs, char* missing,
+                          uint64_t missing_bytes, char* error, uint64_t error_bytes);
 
 int th_tape_new(const th_instr* instrs, uint64_t n_instrs, uint32_t n_inputs, uint32_t n_outputs, uint32_t n_regs,
                 th_tape** tape, char* error, uint64_t error_bytes);

@@ -21,6 +21,7 @@ pub const CALL: u32 = 0;
 pub const UNPACK: u32 = 1;
 pub const STORE: u32 = 2;
 pub const COPY: u32 = 3;
+pub const VJP: u32 = 4;
 
 pub const AT_BIND: u32 = 0;
 pub const AT_RUN: u32 = 1;
@@ -46,6 +47,7 @@ pub struct Instr {
     pub n_args: u64,
     pub results: *const u32,
     pub n_results: u64,
+    pub n_cotangents: u64,
 }
 
 #[repr(C)]
@@ -86,6 +88,15 @@ unsafe extern "C" {
         schema_bytes: u64,
         out_variant: *mut c_char,
         out_bytes: u64,
+        error: *mut c_char,
+        error_bytes: u64,
+    ) -> i32;
+    pub fn th_derivative_missing(
+        instr: *const Instr,
+        inputs: *const Tensor,
+        n_inputs: u32,
+        missing: *mut c_char,
+        missing_bytes: u64,
         error: *mut c_char,
         error_bytes: u64,
     ) -> i32;

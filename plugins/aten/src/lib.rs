@@ -2,7 +2,8 @@
 //! against libtorch's own schemas when the kernel is made, wraps its tensors once when bound, and writes into the host's
 //! memory.
 //!
-//! No global state of libtorch's is changed: autograd is excluded for the length of a call, and OpenMP's thread count,
+//! No global state of libtorch's is changed: autograd is excluded for the length of a call (but where a tape asks for an
+//! op's gradients), and OpenMP's thread count,
 //! which belongs to the calling thread, is put back. The only unsafe code of those executors is in `tape` and `bound`.
 //!
 //! Deliberately not here: which op becomes which call; each executor says that itself.
@@ -17,5 +18,5 @@ mod warnings;
 
 pub use bound::{Bound, Memory};
 pub use kernel::TorchKernel;
-pub use tape::{Arg, Instr, Reg, Tape, When, describe, scalar_type};
+pub use tape::{Arg, Instr, Reg, Tape, When, derivative_missing, describe, scalar_type};
 pub use warnings::WarningLog;

@@ -342,6 +342,26 @@ impl<'a> Recipe<'a> {
         regs
     }
 
+    /// Are forms refused whose results change from run to run?
+    pub fn deterministic(&self) -> bool {
+        self.deterministic
+    }
+
+    /// The gradients of a call, one register for each `wanted` one of its floating and complex tensors.
+    pub fn vjp(
+        &mut self,
+        aten: &str,
+        args: Vec<Arg>,
+        cotangents: Vec<Option<Reg>>,
+        wanted: &[bool],
+    ) -> Vec<Reg> {
+        let results: Vec<Option<Reg>> =
+            wanted.iter().map(|wanted| wanted.then(|| self.temporary())).collect();
+        let regs = results.iter().flatten().copied().collect();
+        self.instrs.push(Instr::Vjp { op: aten.into(), cotangents, args, results });
+        regs
+    }
+
     /// Refused unless results may depend on the order of additions, and on the dtype that they are done in.
     pub fn accumulates(&self) -> Result<(), Refusal> {
         if !self.deterministic {

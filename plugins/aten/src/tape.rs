@@ -58,6 +58,9 @@ pub enum Instr {
     Store { from: Reg, to: Reg },
     /// As `Store`, but broadcast and converted; nothing where both are the same memory.
     Copy { from: Reg, to: Reg },
+    /// The gradients of the overload `op`, whose results have these cotangents (none: zero): one for each floating or
+    /// complex tensor among `args`, none where it is not wanted.
+    Vjp { op: String, cotangents: Vec<Option<Reg>>, args: Vec<Arg>, results: Vec<Option<Reg>> },
 }
 
 /// A checked list of instructions.
@@ -137,6 +140,50 @@ pub fn describe(op: &str) -> Result<Described, Error> {
     Ok(Described { schema: text(&schema), out_variant: (!variant.is_empty()).then_some(variant) })
 }
 
+/// Which derivative libtorch lacks for a call, whose registers are the inputs, of these dims and dtypes, with respect to the
+/// `wanted` ones of its floating and complex tensors; `None` when none
+/// is missing, or when that shows only when it runs.
+pub fn derivative_missing(
+    op: &str,
+    args: &[Arg],
+    wanted: &[bool],
+    inputs: &[(Vec<i64>, Dtype)],
+) -> Result<Option<String>, Error> {
+    // Any register will do: nothing is written.
+    let results = wanted.iter().map(|wanted| wanted.then_some(Reg(0))).collect();
+    let instr = Instr::Vjp { op: op.into(), cotangents: Vec::new(), args: args.to_vec(), results };
+    let lowered = Lowered::new(&instr);
+    let raw = lowered.raw();
+    let tensors: Vec<ffi::Tensor> = inputs
+        .iter()
+        .map(|(dims, dtype)| ffi::Tensor {
+            data: ptr::null_mut(),
+            dims: dims.as_ptr(),
+            strides: ptr::null(),
+            rank: dims.len() as u32,
+            scalar_type: scalar_type(*dtype).unwrap_or(-1),
+        })
+        .collect();
+    let n_inputs = count(inputs.len())?;
+    let mut missing = vec![0u8; 256];
+    checked(|error, bytes| {
+        // SAFETY: `lowered` holds what `raw` points to, `inputs` holds the dims; the buffer has the size given.
+        unsafe {
+            ffi::th_derivative_missing(
+                &raw const raw,
+                tensors.as_ptr(),
+                n_inputs,
+                missing.as_mut_ptr().cast(),
+                missing.len() as u64,
+                error,
+                bytes,
+            )
+        }
+    })?;
+    let missing = text(&missing);
+    Ok((!missing.is_empty()).then_some(missing))
+}
+
 /// c10's number for a dtype; `None` for one that it lacks.
 pub fn scalar_type(dtype: Dtype) -> Option<i32> {
     Some(match dtype {
@@ -201,6 +248,7 @@ struct Lowered {
     op: CString,
     args: Vec<ffi::Arg>,
     results: Vec<u32>,
+    n_cotangents: usize,
     /// Registers of lists; the arguments point into them.
     _lists: Vec<Vec<u32>>,
 }
@@ -221,17 +269,43 @@ impl Lowered {
             Instr::Copy { from, to } => {
                 return Lowered::plain(ffi::COPY, When::Run, &[*from, *to], Vec::new());
             }
+            Instr::Vjp { op, cotangents, args, results } => {
+                let results = results.iter().copied().map(raw_reg).collect();
+                return Lowered::vjp(op, cotangents, args, results);
+            }
         };
         let mut lists = Vec::new();
         let args = args.iter().map(|arg| raw_arg(arg, &mut lists)).collect();
         // No overload's name holds a zero byte; one that does is found by nobody.
         let op = CString::new(op).unwrap_or_default();
-        Lowered { kind, when: raw_when(when), op, args, results, _lists: lists }
+        Lowered { kind, when: raw_when(when), op, args, results, n_cotangents: 0, _lists: lists }
+    }
+
+    fn vjp(op: &str, cotangents: &[Option<Reg>], own: &[Arg], results: Vec<u32>) -> Lowered {
+        let mut lists = Vec::new();
+        let n_cotangents = cotangents.len();
+        let cotangents = cotangents.iter().map(|g| match g {
+            Some(reg) => ffi::Arg { index: reg.0, ..blank(ffi::REG) },
+            None => blank(ffi::NONE),
+        });
+        let mut args: Vec<ffi::Arg> = cotangents.collect();
+        args.extend(own.iter().map(|arg| raw_arg(arg, &mut lists)));
+        let op = CString::new(op).unwrap_or_default();
+        let when = raw_when(When::Run);
+        Lowered { kind: ffi::VJP, when, op, args, results, n_cotangents, _lists: lists }
     }
 
     fn plain(kind: u32, when: When, regs: &[Reg], results: Vec<u32>) -> Lowered {
         let args = regs.iter().map(|reg| ffi::Arg { index: reg.0, ..blank(ffi::REG) }).collect();
-        Lowered { kind, when: raw_when(when), op: CString::default(), args, results, _lists: Vec::new() }
+        Lowered {
+            kind,
+            when: raw_when(when),
+            op: CString::default(),
+            args,
+            results,
+            n_cotangents: 0,
+            _lists: Vec::new(),
+        }
     }
 
     fn raw(&self) -> ffi::Instr {
@@ -243,6 +317,7 @@ impl Lowered {
             n_args: self.args.len() as u64,
             results: self.results.as_ptr(),
             n_results: self.results.len() as u64,
+            n_cotangents: self.n_cotangents as u64,
         }
     }
 }

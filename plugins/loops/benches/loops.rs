@@ -98,12 +98,14 @@ impl Build {
     }
 }
 
+type Naive<'a, T> = dyn Fn(&[Vec<T>], &mut [T]) + 'a;
+
 struct Case<'a, T> {
     name: &'a str,
     build: &'a dyn Fn(&mut Build) -> ValueId,
     inputs: Vec<Vec<T>>,
     n_out: usize,
-    naive: &'a dyn Fn(&[Vec<T>], &mut [T]),
+    naive: &'a Naive<'a, T>,
 }
 
 /// Seconds that this thread has computed: waiting for a processor does not count.

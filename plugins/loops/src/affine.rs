@@ -60,10 +60,6 @@ impl Affine {
         }
     }
 
-    pub fn is_constant(&self) -> bool {
-        self.coeffs.iter().all(|c| *c == 0)
-    }
-
     /// Coordinate `dim` becomes two, the second of `inner` values.
     pub fn split(&mut self, dim: usize, inner: usize) {
         let c = self.coeffs[dim];
@@ -78,6 +74,14 @@ impl Affine {
     }
 }
 
+impl Affine {
+    /// [`Affine::from`], undone.
+    fn back(mut self, low: &[usize]) -> Affine {
+        self.base -= self.coeffs.iter().zip(low).map(|(c, low)| c * *low as i64).sum::<i64>();
+        self
+    }
+}
+
 /// The element's place, for these strides.
 pub fn linear(map: &[Affine], strides: &[usize], rank: usize) -> Affine {
     let mut sum = Affine::constant(rank, 0);
@@ -85,6 +89,46 @@ pub fn linear(map: &[Affine], strides: &[usize], rank: usize) -> Affine {
         sum.add_scaled(e, *stride as i64);
     }
     sum
+}
+
+/// A part of a loop: of each coordinate `lens` values from `low` on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    pub low: Vec<usize>,
+    pub lens: Vec<usize>,
+}
+
+impl Part {
+    pub fn whole(lens: &[usize]) -> Part {
+        Part { low: vec![0; lens.len()], lens: lens.to_vec() }
+    }
+
+    /// Values of an expression.
+    pub fn range(&self, e: &Affine) -> (i64, i64) {
+        e.from(&self.low).range(&self.lens)
+    }
+
+    /// Where an expression that moves with one coordinate lies in `from..to`; `None`: nowhere.
+    pub fn within(&self, e: &Affine, from: i64, to: i64) -> Option<Part> {
+        let mut part = self.clone();
+        if let Some(d) = e.single() {
+            let low = (from - e.base).max(self.low[d] as i64);
+            let end = (to - e.base).min((self.low[d] + self.lens[d]) as i64);
+            if low >= end {
+                return None;
+            }
+            part.low[d] = low as usize;
+            part.lens[d] = (end - low) as usize;
+        }
+        Some(part)
+    }
+
+    /// [`pull`], for this part of the loop.
+    pub fn pull(&self, view: &Prim, map: &Map, dims: &[usize], out: &[usize]) -> Result<Map, NoMap> {
+        let shifted = map.iter().map(|e| e.from(&self.low)).collect();
+        let pulled = pull(view, &shifted, dims, out, &self.lens)?;
+        Ok(pulled.into_iter().map(|e| e.back(&self.low)).collect())
+    }
 }
 
 /// Why a map does not exist.
@@ -141,7 +185,7 @@ fn splitting(inside: &Affine, n: i64, lens: &[usize]) -> NoMap {
             continue;
         }
         let inner = (n / c) as usize;
-        if inner > 1 && lens[k] > inner && lens[k] % inner == 0 {
+        if inner > 1 && lens[k] > inner && lens[k].is_multiple_of(inner) {
             return NoMap::Split(k, inner);
         }
     }
@@ -265,12 +309,9 @@ pub fn is_bijection(map: &Map, dims: &[usize], lens: &[usize], which: impl Fn(us
         return false;
     }
     let mut moving = Vec::new();
-    for d in 0..lens.len() {
-        if lens[d] == 1 {
-            continue;
-        }
+    for (d, len) in lens.iter().enumerate().filter(|(_, len)| **len > 1) {
         match (which(d), at.coeffs[d]) {
-            (true, c) if c > 0 => moving.push((c, lens[d] as i64)),
+            (true, c) if c > 0 => moving.push((c, *len as i64)),
             (false, 0) => {}
             _ => return false,
         }

@@ -3,7 +3,7 @@
 //! A box is a range of each coordinate. Where a cat or pad changes its operand inside a box, the box is cut ([`emit`]
 //! gives one [`Code`] a box). Nothing here knows of lanes, tiles or registers.
 
-use crate::affine::{Affine, Map, linear, pull};
+use crate::affine::{Affine, Map, Part, linear};
 use crate::fuse::{Group, Groups, place_of};
 use crate::graph::{Binary, Dtype, Operand, Prim, Reduce, Scalar, Ternary, Unary, ValueId};
 use crate::micro::{Bin, Cmp, IntBin, Red, Tern, Un32};
@@ -104,13 +104,6 @@ pub struct Code {
     pub stores: Vec<Store>,
 }
 
-/// A part of the coordinates: from `low` on, `lens` of them.
-#[derive(Clone)]
-struct Part {
-    low: Vec<usize>,
-    lens: Vec<usize>,
-}
-
 /// The box must be cut: before this value of this coordinate.
 struct Cut(usize, usize);
 
@@ -123,7 +116,7 @@ pub fn emit<'a>(
 ) -> Vec<Code> {
     let group = &groups.groups[at];
     let mut codes = Vec::new();
-    let mut left = vec![Part { low: vec![0; group.lens.len()], lens: group.lens.clone() }];
+    let mut left = vec![Part::whole(&group.lens)];
     while let Some(part) = left.pop() {
         let mut emitter = Emitter::new(groups, group, &part, inputs);
         match emitter.all(outputs) {
@@ -149,8 +142,7 @@ pub fn emit<'a>(
 struct Emitter<'a> {
     groups: &'a Groups<'a>,
     group: &'a Group,
-    low: &'a [usize],
-    lens: &'a [usize],
+    part: &'a Part,
     inputs: &'a mut Vec<ValueId>,
     ins: Vec<Ins>,
     known: HashMap<Ins, Id>,
@@ -166,20 +158,11 @@ impl<'a> Emitter<'a> {
         part: &'a Part,
         inputs: &'a mut Vec<ValueId>,
     ) -> Emitter<'a> {
-        Emitter {
-            groups,
-            group,
-            low: &part.low,
-            lens: &part.lens,
-            inputs,
-            ins: Vec::new(),
-            known: HashMap::new(),
-            done: HashMap::new(),
-        }
+        Emitter { groups, group, part, inputs, ins: Vec::new(), known: HashMap::new(), done: HashMap::new() }
     }
 
     fn rank(&self) -> usize {
-        self.lens.len()
+        self.part.lens.len()
     }
 
     fn all(&mut self, outputs: &[ValueId]) -> Result<Vec<Store>, Cut> {
@@ -187,7 +170,7 @@ impl<'a> Emitter<'a> {
         for (operand, value) in outputs.iter().enumerate() {
             let map = self.group.map_of(*value).expect("a stored value is a member of its group");
             let ty = self.groups.work.ty(*value);
-            let at = place_of(map, &ty.dims, self.rank()).from(self.low);
+            let at = place_of(map, &ty.dims, self.rank()).from(&self.part.low);
             let id = self.member(*value, map)?;
             stores.push(Store { value: id, access: Access { operand, dtype: ty.dtype, at } });
         }
@@ -225,7 +208,7 @@ impl<'a> Emitter<'a> {
     fn load_at(&mut self, value: ValueId, at: Affine) -> Id {
         let dtype = self.groups.work.ty(value).dtype;
         let operand = self.input(value);
-        let at = at.from(self.low);
+        let at = at.from(&self.part.low);
         self.push(Op::Load(Access { operand, dtype, at }), Class::of(dtype), vec![])
     }
 
@@ -313,7 +296,7 @@ impl<'a> Emitter<'a> {
                 let [lo, hi] = [0, 1].map(|i| self.operand(node.operands[i], uniform_dtype(ty.dtype), map));
                 let [seed, offset] = [2, 3].map(|i| self.operand(node.operands[i], Dtype::I64, map));
                 let args = vec![lo?, hi?, seed?, offset?];
-                let place = place_of(map, &ty.dims, self.rank()).from(self.low);
+                let place = place_of(map, &ty.dims, self.rank()).from(&self.part.low);
                 Ok(self.push(Op::Uniform(ty.dtype, place), Class::of(ty.dtype), args))
             }
             Prim::Cat(axis) => self.cat(at, *axis, map),
@@ -365,7 +348,7 @@ impl<'a> Emitter<'a> {
     fn view(&mut self, at: usize, map: &Map) -> Emitted {
         let node = &self.groups.work.nodes[at];
         let (operand, result) = (node.value(0), node.results[0]);
-        match pull(&node.prim, map, self.dims(operand), self.dims(result), &self.group.lens) {
+        match self.part.pull(&node.prim, map, self.dims(operand), self.dims(result)) {
             Ok(pulled) => self.value(operand, &pulled),
             Err(_) => {
                 let place = place_of(map, self.dims(result), self.rank());
@@ -376,7 +359,7 @@ impl<'a> Emitter<'a> {
 
     fn cat(&mut self, at: usize, axis: usize, map: &Map) -> Emitted {
         let values: Vec<ValueId> = self.groups.work.nodes[at].values().collect();
-        let (low, high) = self.range(&map[axis]);
+        let (low, high) = self.part.range(&map[axis]);
         let mut start = 0i64;
         for value in values {
             let end = start + self.dims(value)[axis] as i64;
@@ -393,16 +376,11 @@ impl<'a> Emitter<'a> {
         unreachable!("a map stays inside its value");
     }
 
-    /// The values of an expression in this box.
-    fn range(&self, e: &Affine) -> (i64, i64) {
-        e.from(self.low).range(self.lens)
-    }
-
     /// Whether a box lies in a tensor of `dims` or beside it.
     fn inside(&self, map: &Map, dims: &[usize]) -> Result<bool, Cut> {
         let mut all = true;
         for (e, dim) in map.iter().zip(dims) {
-            let (low, high) = self.range(e);
+            let (low, high) = self.part.range(e);
             let end = *dim as i64;
             if high < 0 || low >= end {
                 all = false;
@@ -412,7 +390,7 @@ impl<'a> Emitter<'a> {
             return Ok(false);
         }
         for (e, dim) in map.iter().zip(dims) {
-            let (low, high) = self.range(e);
+            let (low, high) = self.part.range(e);
             if low < 0 {
                 return Err(self.cut(e, 0));
             }
@@ -426,20 +404,20 @@ impl<'a> Emitter<'a> {
     /// Before the coordinate at which an expression reaches a value.
     fn cut(&self, e: &Affine, value: i64) -> Cut {
         let d = e.single().expect("joining has checked that one coordinate crosses the boundary");
-        Cut(d, (value - e.base) as usize - self.low[d])
+        Cut(d, (value - e.base) as usize - self.part.low[d])
     }
 
     fn gather(&mut self, table: ValueId, rest: &Map, axis: usize, index: Id) -> Id {
         let value = &self.groups.work.values[table.at()];
         let (stride, size, dtype) = (value.strides[axis], value.ty.dims[axis], value.ty.dtype);
-        let at = linear(rest, &value.strides, self.rank()).from(self.low);
+        let at = linear(rest, &value.strides, self.rank()).from(&self.part.low);
         let operand = self.input(table);
         let access = Access { operand, dtype, at };
         self.push(Op::Gather(access, stride as i64, size), Class::of(dtype), vec![index])
     }
 
     fn iota(&mut self, start: Operand, step: Operand, dtype: Dtype, at: &Affine) -> Emitted {
-        let index = self.push(Op::Index(at.from(self.low)), Class::I64, vec![]);
+        let index = self.push(Op::Index(at.from(&self.part.low)), Class::I64, vec![]);
         let whole = |operand: Operand| match operand {
             Operand::Number(number) => !matches!(number, Scalar::Float(_)),
             _ => !dtype.is_float(),
@@ -498,7 +476,7 @@ impl<'a> Emitter<'a> {
         let full = self.full_map(groups.work.nodes[at].results[0]);
         let along: Map = axes.iter().map(|axis| full[*axis].clone()).collect();
         let along_dims: Vec<usize> = axes.iter().map(|axis| dims[*axis]).collect();
-        let place = place_of(&along, &along_dims, self.rank()).from(self.low);
+        let place = place_of(&along, &along_dims, self.rank()).from(&self.part.low);
         let a = self.value(operand, &full)?;
         let a = match groups.work.ty(operand).dtype {
             Dtype::Bool => self.convert(a, Dtype::Bool, Dtype::I64),

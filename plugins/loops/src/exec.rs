@@ -106,9 +106,10 @@ impl Loop {
     }
 }
 
+/// Scratch is made of lines of the cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Line([u8; 64]);
+struct Line(#[allow(dead_code)] [u8; 64]);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
@@ -370,6 +371,9 @@ impl<'a> Walk<'a> {
                 Do::Bin(op) => {
                     let (shape, b) = (step.shape(), self.place(step.args[1]));
                     match step.class {
+                        Class::F32 if step.halves != (false, false) => {
+                            (table.bin_halves)(*op, shape, step.halves, d, a, b, n);
+                        }
                         Class::F32 => (table.bin32)(*op, shape, d.cast(), a.cast(), b.cast(), n),
                         Class::F64 => (table.bin64)(*op, shape, d.cast(), a.cast(), b.cast(), n),
                         _ => (table.bini)(*op, shape, d.cast(), a.cast(), b.cast(), n),
@@ -377,7 +381,11 @@ impl<'a> Walk<'a> {
                 }
                 Do::Tern(op) => {
                     let (b, c) = (self.place(step.args[1]), self.place(step.args[2]));
-                    (table.tern32)(*op, step.single, d.cast(), a.cast(), b.cast(), c.cast(), n);
+                    if step.halves.0 {
+                        (table.tern_halves)(*op, step.single, step.halves.1, d, a.cast(), b, c, n);
+                    } else {
+                        (table.tern32)(*op, step.single, d.cast(), a.cast(), b.cast(), c.cast(), n);
+                    }
                 }
                 Do::Cmp(op, class) => {
                     let (shape, b) = (step.shape(), self.place(step.args[1]));
@@ -397,7 +405,11 @@ impl<'a> Walk<'a> {
                 }
                 Do::Fold(red) => {
                     let b = if *red == Red::Dot { self.place(step.args[1]) } else { a };
-                    self.fold(*red, step.class, d, a, b, n);
+                    if step.halves.0 {
+                        (table.fold_halves)(*red, d.cast(), a.cast(), b.cast(), n);
+                    } else {
+                        self.fold(*red, step.class, d, a, b, n);
+                    }
                 }
                 _ => self.rare(step, d, a, n),
             }
@@ -504,6 +516,10 @@ impl<'a> Walk<'a> {
     fn start(&self, state: &State, lanes: usize) {
         let at = self.tiles.wrapping_add(state.at);
         let places = self.tiles.wrapping_add(state.places);
+        if let (Some(red), Class::F32, Form::Row) = (state.red, state.class, self.looped.form) {
+            // SAFETY: a row's state has `PARTIALS` lanes.
+            return unsafe { (self.table.start32)(red, at.cast()) };
+        }
         for i in 0..lanes {
             // SAFETY: a state has room for eight bytes a lane, and another eight for places where it has any.
             unsafe {
@@ -528,7 +544,7 @@ impl<'a> Walk<'a> {
                 (None, _) => {
                     *result.cast::<i64>() = *self.tiles.wrapping_add(state.places).cast::<i64>();
                 }
-                (Some(red), Class::F32) => *result.cast::<f32>() = gather_partials(red, at.cast::<f32>()),
+                (Some(red), Class::F32) => (self.table.finish32)(red, at.cast(), result.cast()),
                 (Some(red), Class::F64) => *result.cast::<f64>() = gather_partials(red, at.cast::<f64>()),
                 (Some(red), _) => *result.cast::<i64>() = gather_partials(red, at.cast::<i64>()),
             }
@@ -592,7 +608,7 @@ impl<'a> Walk<'a> {
                 Do::Index(access) => self.index(*access, d.cast(), step.tile),
                 Do::Uniform(dtype, access) => self.uniform(step, *dtype, *access, d),
                 Do::Gather { access, stride, size } => {
-                    self.gather(step, *access, (*stride, *size), d, a.cast(), n);
+                    self.gather(step, *access, (*stride, *size), d, a.cast());
                 }
                 Do::Search { largest, class, access } => {
                     let places: *mut i64 = self.place(step.args[1]).cast();
@@ -704,7 +720,6 @@ impl<'a> Walk<'a> {
         (stride, size): (i64, usize),
         d: *mut u8,
         index: *const i64,
-        n: usize,
     ) {
         let dtype = self.looped.reaches[access].dtype;
         let (bytes, lane_size) = (dtype.size_bytes() as isize, Class::of(dtype).size_bytes());

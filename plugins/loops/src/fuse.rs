@@ -8,7 +8,7 @@
 //!
 //! The order of groups is a topological one by [`Group::before`]; extern nodes are groups of their own. Not here: code.
 
-use crate::affine::{Affine, Map, NoMap, delinearise, is_bijection, linear, pull, push};
+use crate::affine::{Affine, Map, NoMap, Part, delinearise, is_bijection, linear, push};
 use crate::graph::{Binary, Dtype, Prim, Unary, ValueId, dense_strides};
 use crate::work::{Def, Work};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -116,7 +116,7 @@ struct Trial {
     loads: BTreeSet<ValueId>,
     reads: HashSet<ValueId>,
     boxed: Vec<usize>,
-    seen: HashSet<(ValueId, Map)>,
+    seen: HashSet<(ValueId, Map, Part)>,
 }
 
 pub fn fuse<'w>(work: &'w mut Work, outputs: &[ValueId]) -> Groups<'w> {
@@ -295,7 +295,8 @@ impl Groups<'_> {
             _ => Some(map.clone()),
         };
         let operand_map = operand_map.ok_or(Trouble::Refused)?;
-        let merging = self.check_node(group, at, &operand_map, &lens, &mut trial, folded.is_none())?;
+        let merging =
+            self.check_node(group, at, &operand_map, &Part::whole(&lens), &mut trial, folded.is_none())?;
         if !self.can_be_one(&merging) {
             return Err(Trouble::Refused);
         }
@@ -536,7 +537,7 @@ impl Groups<'_> {
             let lens = self.groups[group].lens.clone();
             let (map, operand_map) = self.seed_maps(group, at, value, &axes);
             let mut trial = Trial::default();
-            match self.check_node(group, at, &operand_map, &lens, &mut trial, false) {
+            match self.check_node(group, at, &operand_map, &Part::whole(&lens), &mut trial, false) {
                 Err(Trouble::Split(dim, inner)) => self.split(group, dim, inner),
                 // A new group has no members, so nothing is refused.
                 Ok(_) | Err(Trouble::Refused) => {
@@ -570,7 +571,7 @@ impl Groups<'_> {
         group: usize,
         at: usize,
         map: &Map,
-        lens: &[usize],
+        part: &Part,
         trial: &mut Trial,
         join: bool,
     ) -> Result<Vec<usize>, Trouble> {
@@ -578,53 +579,52 @@ impl Groups<'_> {
         let mut merging = Vec::new();
         match &node.prim {
             Prim::Cat(axis) => {
-                let mut start = 0;
+                let mut start = 0i64;
                 let sizes: Vec<usize> = node.values().map(|v| self.dims(v)[*axis]).collect();
-                self.boundary(group, &map[*axis], &sizes, lens, trial)?;
+                self.boundary(group, &map[*axis], &sizes, part, trial)?;
                 for (value, size) in node.values().zip(sizes) {
-                    let mut shifted = map.clone();
-                    shifted[*axis].base -= start as i64;
-                    self.check(group, value, &shifted, lens, trial)?;
-                    start += size;
+                    let end = start + size as i64;
+                    if let Some(part) = part.within(&map[*axis], start, end) {
+                        let mut shifted = map.clone();
+                        shifted[*axis].base -= start;
+                        self.check(group, value, &shifted, &part, trial)?;
+                    }
+                    start = end;
                 }
             }
             Prim::Pad(config) => {
                 let a = node.value(0);
-                let dims = self.dims(a).to_vec();
                 let mut shifted = map.clone();
-                for (d, (low, _, _)) in config.iter().enumerate() {
-                    shifted[d].base -= low;
-                    self.window(group, &shifted[d], dims[d], lens, trial)?;
+                shifted.iter_mut().zip(config).for_each(|(e, (low, _, _))| e.base -= low);
+                if let Some(inside) = self.window(group, &shifted, a, part, trial)? {
+                    self.check(group, a, &shifted, &inside, trial)?;
                 }
-                self.check(group, a, &shifted, lens, trial)?;
             }
             Prim::SliceScatter { start, .. } => {
                 let (a, src) = (node.value(0), node.value(1));
-                let dims = self.dims(src).to_vec();
                 let mut shifted = map.clone();
-                for d in 0..dims.len() {
-                    shifted[d].base -= start[d] as i64;
-                    self.window(group, &shifted[d], dims[d], lens, trial)?;
+                shifted.iter_mut().zip(start).for_each(|(e, start)| e.base -= *start as i64);
+                if let Some(inside) = self.window(group, &shifted, src, part, trial)? {
+                    self.check(group, src, &shifted, &inside, trial)?;
                 }
-                self.check(group, a, map, lens, trial)?;
-                self.check(group, src, &shifted, lens, trial)?;
+                self.check(group, a, map, part, trial)?;
             }
             Prim::Take(axis) => {
                 let index = node.value(1);
                 let index_map = if self.dims(index).is_empty() { vec![] } else { vec![map[*axis].clone()] };
-                self.check(group, index, &index_map, lens, trial)?;
+                self.check(group, index, &index_map, part, trial)?;
                 self.check_table(group, node.value(0), trial)?;
             }
             Prim::TakeAlongAxis(_) => {
-                self.check(group, node.value(1), map, lens, trial)?;
+                self.check(group, node.value(1), map, part, trial)?;
                 self.check_table(group, node.value(0), trial)?;
             }
             Prim::Embedding => {
                 let index_map = map[..map.len() - 1].to_vec();
-                self.check(group, node.value(0), &index_map, lens, trial)?;
+                self.check(group, node.value(0), &index_map, part, trial)?;
                 self.check_table(group, node.value(1), trial)?;
             }
-            prim if prim.is_view() => self.check_view(group, at, map, lens, trial)?,
+            prim if prim.is_view() => self.check_view(group, at, map, part, trial)?,
             _ => {
                 let values: Vec<ValueId> = node.values().collect();
                 for value in values {
@@ -634,7 +634,7 @@ impl Groups<'_> {
                         }
                         continue;
                     }
-                    self.check(group, value, map, lens, trial)?;
+                    self.check(group, value, map, part, trial)?;
                 }
             }
         }
@@ -668,10 +668,10 @@ impl Groups<'_> {
         group: usize,
         e: &Affine,
         sizes: &[usize],
-        lens: &[usize],
+        part: &Part,
         trial: &mut Trial,
     ) -> Result<(), Trouble> {
-        let (low, high) = e.range(lens);
+        let (low, high) = part.range(e);
         let mut start = 0i64;
         for size in sizes {
             let end = start + *size as i64;
@@ -683,18 +683,30 @@ impl Groups<'_> {
         self.cuts(group, e, trial)
     }
 
+    /// Where a map lies inside a tensor; the loop is cut at its borders.
     fn window(
         &self,
         group: usize,
-        e: &Affine,
-        size: usize,
-        lens: &[usize],
+        map: &Map,
+        value: ValueId,
+        part: &Part,
         trial: &mut Trial,
-    ) -> Result<(), Trouble> {
-        let (low, high) = e.range(lens);
-        let inside = low >= 0 && high < size as i64;
-        let outside = high < 0 || low >= size as i64;
-        if inside || outside { Ok(()) } else { self.cuts(group, e, trial) }
+    ) -> Result<Option<Part>, Trouble> {
+        let mut inside = Some(part.clone());
+        for (e, size) in map.iter().zip(self.dims(value)) {
+            let (low, high) = part.range(e);
+            let size = *size as i64;
+            if low >= 0 && high < size {
+                continue;
+            }
+            if high < 0 || low >= size {
+                inside = None;
+                continue;
+            }
+            self.cuts(group, e, trial)?;
+            inside = inside.and_then(|inside| inside.within(e, 0, size));
+        }
+        Ok(inside)
     }
 
     fn cuts(&self, group: usize, e: &Affine, trial: &mut Trial) -> Result<(), Trouble> {
@@ -737,10 +749,10 @@ impl Groups<'_> {
         group: usize,
         value: ValueId,
         map: &Map,
-        lens: &[usize],
+        part: &Part,
         trial: &mut Trial,
     ) -> Result<(), Trouble> {
-        if !trial.seen.insert((value, map.clone())) {
+        if !trial.seen.insert((value, map.clone(), part.clone())) {
             return Ok(());
         }
         let Some(node) = self.node_of(value) else {
@@ -755,11 +767,11 @@ impl Groups<'_> {
             return Ok(());
         }
         if self.work.nodes[node].prim.is_view() {
-            return self.check_view(group, node, map, lens, trial);
+            return self.check_view(group, node, map, part, trial);
         }
         if self.is_cheap(group, value) {
             let before = trial.clone();
-            match self.check_node(group, node, map, lens, trial, false) {
+            match self.check_node(group, node, map, part, trial, false) {
                 Ok(_) => return Ok(()),
                 Err(Trouble::Split(dim, inner)) => return Err(Trouble::Split(dim, inner)),
                 Err(Trouble::Refused) => *trial = before,
@@ -773,14 +785,14 @@ impl Groups<'_> {
         group: usize,
         node: usize,
         map: &Map,
-        lens: &[usize],
+        part: &Part,
         trial: &mut Trial,
     ) -> Result<(), Trouble> {
         let node = &self.work.nodes[node];
         let (operand, result) = (node.value(0), node.results[0]);
         // (`Work` puts a copy between an input with gaps and a reshape of it.)
-        match pull(&node.prim, map, self.dims(operand), self.dims(result), lens) {
-            Ok(map) => self.check(group, operand, &map, lens, trial),
+        match part.pull(&node.prim, map, self.dims(operand), self.dims(result)) {
+            Ok(map) => self.check(group, operand, &map, part, trial),
             Err(NoMap::Split(dim, inner))
                 if !self.groups[group].boxed[dim] && !trial.boxed.contains(&dim) =>
             {

@@ -116,7 +116,7 @@ impl Scalar {
             Scalar::Bool(v) => i64::from(v),
             Scalar::Int(v) => v,
             Scalar::Float(v) => {
-                let fits = v >= -9_223_372_036_854_775_808.0 && v < 9_223_372_036_854_775_808.0;
+                let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&v);
                 if fits { v as i64 } else { i64::MIN }
             }
         }
@@ -639,6 +639,11 @@ impl Graph {
     /// Strides in elements with which a value lies in memory.
     pub fn strides(&self, value: ValueId) -> &[usize] {
         &self.values[value.at()].strides
+    }
+
+    /// Number of values.
+    pub fn n_values(&self) -> usize {
+        self.values.len()
     }
 
     /// Number of nodes.

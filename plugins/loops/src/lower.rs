@@ -7,6 +7,9 @@
 //! one of three levels ([`Level`]); within a pass in the order of the code. A value of an earlier pass is computed again or,
 //! where it was dear, kept in a buffer as long as the row.
 
+// Ids index several lists at once.
+#![allow(clippy::needless_range_loop)]
+
 use crate::affine::Affine;
 use crate::emit::{Access, Class, Code, Id, Ins, Op};
 use crate::graph::{Binary, Dtype, Unary, dense_strides};
@@ -88,7 +91,12 @@ pub struct Step {
     pub single: u8,
     /// One number, or a tile of them.
     pub tile: bool,
+    /// Operands that are lanes are bf16 in memory; so is the result.
+    pub halves: (bool, bool),
 }
+
+/// Neither operands nor result are halves.
+const F32: (bool, bool) = (false, false);
 
 impl Step {
     pub fn shape(&self) -> Shape {
@@ -177,11 +185,13 @@ pub struct Loop {
 }
 
 /// Lanes of a tile: few enough that a dozen of them stay in the nearest cache.
-const TILE_LANES: usize = 512;
+const TILE_LANES: usize = 1024;
 /// A row this long is one tile.
-const WHOLE_ROW: usize = 1024;
+const WHOLE_ROW: usize = 2048;
 /// A shorter innermost dim shares its tile with the one before it.
 const SHORT_LANES: usize = 256;
+/// A row of this size stays near.
+const NEAR_BUFFER_BYTES: usize = 64 << 10;
 /// More is not kept of a row.
 const MOST_BUFFER_BYTES: usize = 512 << 10;
 
@@ -469,6 +479,8 @@ struct Lowering {
     tile_bytes: usize,
     buffer_bytes: usize,
     buffered: Vec<bool>,
+    /// Loads of bf16 in the pass at hand that are read where they are.
+    soft: Vec<bool>,
 }
 
 impl Lowering {
@@ -505,6 +517,7 @@ impl Lowering {
             tile_bytes: 0,
             buffer_bytes: 0,
             buffered: vec![false; n],
+            soft: vec![false; n],
             work,
         };
         lowering.levels();
@@ -706,7 +719,10 @@ impl Lowering {
             for id in self.wanted(pass).into_iter().rev() {
                 let bytes = lanes * self.work.ins[id].class.size_bytes();
                 let early = self.phases[id] < pass && self.phases[id] + 1 < n_passes;
-                if early && is_dear(&self.work.ins[id].op) && bytes <= left && !self.buffered[id] {
+                let op = &self.work.ins[id].op;
+                // In the nearest caches reading back is free; from further away only what is dear is worth it.
+                let near = bytes <= NEAR_BUFFER_BYTES && !matches!(op, Op::Load(_)) && self.enters(id, pass);
+                if early && (is_dear(op) || near) && bytes <= left && !self.buffered[id] {
                     self.buffered[id] = true;
                     left -= bytes;
                 }
@@ -718,6 +734,13 @@ impl Lowering {
                 self.buffered[id] = false;
             }
         }
+    }
+
+    /// Whether what a pass itself computes reads a value.
+    fn enters(&self, id: Id, pass: usize) -> bool {
+        let reads = |user: &Id| self.work.ins[*user].args.contains(&id);
+        let own = |user: &Id| self.phases[*user] == pass && self.levels[*user] == Level::Inner;
+        (0..self.work.ins.len()).filter(reads).any(|user| own(&user) || self.is_fold_of(user, pass))
     }
 
     fn state(&mut self, id: Id) -> State {
@@ -799,12 +822,13 @@ impl Lowering {
                 unreachable!("numbers and folds have places of their own")
             }
         };
-        Step { op, class: ins.class, dst, args, single, tile }
+        Step { op, class: ins.class, dst, args, single, tile, halves: F32 }
     }
 
     fn body(&mut self, at: usize, pass: &mut Pass) {
         let wanted = self.wanted(at);
         let last = self.last_uses(at, &wanted);
+        self.soft = self.soft_loads(at, &wanted);
         let mut temporaries = Temporaries { top: self.held_bytes, free: vec![], used: self.held_bytes };
         let mut steps = Vec::new();
         let mut written = vec![false; self.work.stores.len()];
@@ -824,7 +848,8 @@ impl Lowering {
                 own.unwrap_or_else(|| Place::Reg(temporaries.take(self.tile.lanes, ins.class.size_bytes())));
             self.places[id] = dst;
             if !loaded {
-                let step = self.step(id, dst, &mut steps, &mut temporaries);
+                let mut step = self.step(id, dst, &mut steps, &mut temporaries);
+                step.halves = (self.takes_soft(&ins), self.is_half(dst));
                 steps.push(step);
             }
             // Whatever needs this value as a fold or store takes it at once, so that it need not be kept.
@@ -841,6 +866,69 @@ impl Lowering {
         self.single_sinks(at, pass, &mut written, &mut steps, &mut temporaries);
         self.tile_bytes = self.tile_bytes.max(temporaries.used);
         pass.body = steps;
+    }
+
+    /// A place in a bf16 tensor.
+    fn is_half(&self, place: Place) -> bool {
+        matches!(place, Place::Mem(reach) if self.reaches[reach].dtype == Dtype::BF16)
+    }
+
+    fn takes_soft(&self, ins: &Ins) -> bool {
+        ins.args.iter().any(|arg| self.soft[*arg])
+    }
+
+    /// Loads of bf16 that need no tile, since whatever reads them in this pass has a micro-kernel for halves, and reads
+    /// nothing else in lanes.
+    fn soft_loads(&mut self, at: usize, wanted: &[Id]) -> Vec<bool> {
+        let mut soft = vec![false; self.work.ins.len()];
+        for id in wanted {
+            if let Op::Load(access) = self.work.ins[*id].op.clone()
+                && access.dtype == Dtype::BF16
+            {
+                let reach = self.reach(Some((false, access.operand)), access.dtype, &access.at);
+                soft[*id] = self.reaches[reach].is_dense(&self.tile);
+            }
+        }
+        let folds: Vec<Id> = (0..self.work.ins.len()).filter(|id| self.is_fold_of(*id, at)).collect();
+        loop {
+            let mut changed = false;
+            for id in wanted.iter().chain(&folds) {
+                let ins = &self.work.ins[*id];
+                let skipped = self.buffered[*id] && self.phases[*id] < at;
+                let lanes = |arg: &&Id| !self.single(**arg);
+                let fits =
+                    has_halves(&ins.op, self.form) && ins.args.iter().filter(lanes).all(|arg| soft[*arg]);
+                // Of few operands only the first may be the single one that a micro-kernel for halves lacks.
+                let first = ins.args.first().is_some_and(|arg| !self.single(*arg));
+                if skipped || (fits && first) {
+                    continue;
+                }
+                for arg in &ins.args {
+                    changed |= soft[*arg];
+                    soft[*arg] = false;
+                }
+            }
+            for (value, _) in &self.work.stores {
+                // A copy is a load and a store.
+                changed |= soft[*value];
+                soft[*value] = false;
+            }
+            if !changed {
+                return soft;
+            }
+        }
+    }
+
+    fn is_fold_of(&self, id: Id, at: usize) -> bool {
+        let fold = matches!(self.work.ins[id].op, Op::Fold(_) | Op::Place { .. });
+        fold && self.phases[id] == at + 1 && self.places[id] != Place::None
+    }
+
+    /// Whether the store of a value is all that wants it in its pass.
+    fn only_stored(&self, id: Id, at: usize) -> bool {
+        let users = (0..self.work.ins.len()).filter(|user| self.work.ins[*user].args.contains(&id));
+        let mut users = users.filter(|user| self.levels[*user] == Level::Inner || self.is_fold_of(*user, at));
+        users.next().is_none() && self.work.stores.iter().filter(|(value, _)| *value == id).count() == 1
     }
 
     /// The last of a pass's instructions that reads each.
@@ -868,7 +956,7 @@ impl Lowering {
     fn in_memory(&mut self, id: Id, ins: &Ins, at: usize, written: &mut [bool]) -> Option<Place> {
         if let Op::Load(access) = &ins.op {
             let reach = self.reach(Some((false, access.operand)), access.dtype, &access.at);
-            let direct = is_own(access.dtype) && self.reaches[reach].is_dense(&self.tile);
+            let direct = (is_own(access.dtype) || self.soft[id]) && self.reaches[reach].is_dense(&self.tile);
             return direct.then_some(Place::Mem(reach));
         }
         if self.phases[id] != at {
@@ -876,7 +964,8 @@ impl Lowering {
         }
         for i in 0..self.work.stores.len() {
             let (value, access) = self.work.stores[i].clone();
-            if value != id || !is_own(access.dtype) {
+            let half = access.dtype == Dtype::BF16 && self.writes_halves(ins) && self.only_stored(id, at);
+            if value != id || !(is_own(access.dtype) || half) {
                 continue;
             }
             let reach = self.reach(Some((true, access.operand)), access.dtype, &access.at);
@@ -886,6 +975,16 @@ impl Lowering {
             }
         }
         None
+    }
+
+    /// Whether an instruction has a micro-kernel whose result is bf16, with the operands that it has.
+    fn writes_halves(&self, ins: &Ins) -> bool {
+        let first = ins.args.first().is_some_and(|arg| !self.single(*arg));
+        match ins.op {
+            Op::Bin(op) => ins.class == Class::F32 && !matches!(op, Bin::Max | Bin::Min) && first,
+            Op::Tern(op) => op != Tern::Lerp && op != Tern::ExpSub && first && self.takes_soft(ins),
+            _ => false,
+        }
     }
 
     /// Folds whose operands are all there with `id`, and stores of it.
@@ -964,7 +1063,8 @@ impl Lowering {
             Op::Fold(red) => (Do::Fold(*red), ins.class),
             _ => unreachable!("only folds have a state"),
         };
-        steps.push(Step { op, class, dst: Place::Reg(state.at), args, single: 0, tile: true });
+        let halves = (self.takes_soft(&ins), false);
+        steps.push(Step { op, class, dst: Place::Reg(state.at), args, single: 0, tile: true, halves });
     }
 
     fn store_step(&mut self, i: usize, steps: &mut Vec<Step>, temporaries: &mut Temporaries) {
@@ -973,7 +1073,15 @@ impl Lowering {
         let place = self.tiled(value, steps, temporaries);
         let reach = self.reach(Some((true, access.operand)), access.dtype, &access.at);
         let args = [place, Place::None, Place::None, Place::None];
-        steps.push(Step { op: Do::Store(reach), class, dst: Place::Mem(reach), args, single: 0, tile: true });
+        steps.push(Step {
+            op: Do::Store(reach),
+            class,
+            dst: Place::Mem(reach),
+            args,
+            single: 0,
+            tile: true,
+            halves: F32,
+        });
     }
 
     /// Stores of what is computed outside of the innermost loop to where no inner coordinate leads.
@@ -993,10 +1101,26 @@ impl Lowering {
                 self.tile_bytes = offset + (self.tile.lanes * class.size_bytes()).next_multiple_of(64);
                 let args = [place, Place::None, Place::None, Place::None];
                 place = Place::Reg(offset);
-                steps.push(Step { op: Do::Splat, class, dst: place, args, single: 1, tile: true });
+                steps.push(Step {
+                    op: Do::Splat,
+                    class,
+                    dst: place,
+                    args,
+                    single: 1,
+                    tile: true,
+                    halves: F32,
+                });
             }
             let args = [place, Place::None, Place::None, Place::None];
-            steps.push(Step { op: Do::Store(reach), class, dst: Place::Mem(reach), args, single: 0, tile });
+            steps.push(Step {
+                op: Do::Store(reach),
+                class,
+                dst: Place::Mem(reach),
+                args,
+                single: 0,
+                tile,
+                halves: F32,
+            });
         }
     }
 }
@@ -1037,8 +1161,18 @@ fn splat(
 ) -> Place {
     let dst = Place::Reg(temporaries.take(lanes, class.size_bytes()));
     let args = [place, Place::None, Place::None, Place::None];
-    steps.push(Step { op: Do::Splat, class, dst, args, single: 1, tile: true });
+    steps.push(Step { op: Do::Splat, class, dst, args, single: 1, tile: true, halves: F32 });
     dst
+}
+
+/// An operation that reads bf16 as well as f32 lanes.
+fn has_halves(op: &Op, form: Form) -> bool {
+    match op {
+        Op::Bin(op) => !matches!(op, Bin::Max | Bin::Min),
+        Op::Tern(op) => *op != Tern::Lerp,
+        Op::Fold(red) => form == Form::Row && *red != Red::Prod,
+        _ => false,
+    }
 }
 
 /// Elements lie in memory as they do in a tile.

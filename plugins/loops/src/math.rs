@@ -168,7 +168,7 @@ pub fn gelu<A: Arch>(x: f32) -> f32 {
         ],
     );
     let tail = 0.5 * t * exp::<A>(fma::<A>(x * -0.5, x, p));
-    if x > 0.0 { fma::<A>(-x, tail, x) } else { x * tail }
+    x * if x > 0.0 { 1.0 - tail } else { tail }
 }
 
 /// `1 / (1 + e^-x)`.

@@ -9,6 +9,8 @@
 
 // One contract for all, above.
 #![allow(clippy::missing_safety_doc)]
+// A micro-kernel takes its operands one by one: they stay in registers.
+#![allow(clippy::too_many_arguments, clippy::type_complexity)]
 
 use crate::graph::Dtype;
 use crate::math::{self, Arch};
@@ -61,8 +63,6 @@ pub enum Un32 {
     Trunc,
     Round,
     Sign,
-    Square,
-    Copy,
 }
 
 /// Arithmetic of two numbers, of any type of a tile.
@@ -171,6 +171,14 @@ pub struct Table {
     pub sel64: unsafe fn(u8, *mut u64, *const u32, *const u64, *const u64, usize),
     pub fold32: unsafe fn(Red, *mut f32, *const f32, *const f32, usize),
     pub lanes32: unsafe fn(Red, *mut f32, *const f32, *const f32, usize),
+    /// As `bin32` and `tern32`, where lanes that are read are bf16 (first flag), or the result is (second), or both; the
+    /// first operand is always lanes.
+    pub bin_halves: unsafe fn(Bin, Shape, (bool, bool), *mut u8, *const u8, *const u8, usize),
+    pub tern_halves: unsafe fn(Tern, u8, bool, *mut u8, *const u16, *const u8, *const u8, usize),
+    pub fold_halves: unsafe fn(Red, *mut f32, *const u16, *const u16, usize),
+    /// The start of a fold's partial results, and their sum.
+    pub start32: unsafe fn(Red, *mut f32),
+    pub finish32: unsafe fn(Red, *const f32, *mut f32),
     /// Rows of a run each: see [`Rows`].
     pub load: unsafe fn(Dtype, *mut u8, *const u8, Rows),
     pub store: unsafe fn(Dtype, *mut u8, *const u8, Rows),
@@ -203,7 +211,8 @@ macro_rules! isa {
             use super::*;
 
             pub static TABLE: Table = Table {
-                un32, bin32, bin64, bini, cmp32, cmp64, cmpi, bits, tern32, sel32, sel64, fold32, lanes32, load, store,
+                un32, bin32, bin64, bini, cmp32, cmp64, cmpi, bits, tern32, sel32, sel64, fold32, lanes32,
+                bin_halves, tern_halves, fold_halves, start32, finish32, load, store,
             };
 
             isa! { @fns $arch, [$($features)?]
@@ -220,6 +229,11 @@ macro_rules! isa {
                 sel64(single: u8, d: *mut u64, m: *const u32, a: *const u64, b: *const u64, n: usize);
                 fold32(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize);
                 lanes32(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize);
+                bin_halves(op: Bin, shape: Shape, halves: (bool, bool), d: *mut u8, a: *const u8, b: *const u8, n: usize);
+                tern_halves(op: Tern, single: u8, out: bool, d: *mut u8, a: *const u16, b: *const u8, c: *const u8, n: usize);
+                fold_halves(op: Red, acc: *mut f32, a: *const u16, b: *const u16, n: usize);
+                start32(op: Red, acc: *mut f32);
+                finish32(op: Red, acc: *const f32, d: *mut f32);
                 load(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
                 store(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
             }
@@ -229,15 +243,15 @@ macro_rules! isa {
         $( isa! { @fn $arch, $features $f($($arg: $t),*) } )*
     };
     (@fn $arch:ident, [$features:literal] $f:ident($($arg:ident: $t:ty),*)) => {
-        // SAFETY: the module's contract; `table` gives it out only where the processor has the features.
         #[target_feature(enable = $features)]
         unsafe fn $f($($arg: $t),*) {
+            // SAFETY: the module's contract; `table` gives it out only where the processor has the features.
             unsafe { generic::$f::<$arch>($($arg),*) }
         }
     };
     (@fn $arch:ident, [] $f:ident($($arg:ident: $t:ty),*)) => {
-        // SAFETY: the module's contract.
         unsafe fn $f($($arg: $t),*) {
+            // SAFETY: the module's contract.
             unsafe { generic::$f::<$arch>($($arg),*) }
         }
     };
@@ -256,7 +270,7 @@ mod generic {
     trait F1<T, R> {
         fn f<A: Arch>(x: T) -> R;
     }
-    trait F2<T, R> {
+    pub trait F2<T, R> {
         fn f<A: Arch>(x: T, y: T) -> R;
     }
     trait F3 {
@@ -274,7 +288,7 @@ mod generic {
     }
     macro_rules! f2 {
         ($($name:ident: $t:ty => $r:ty = |$x:ident, $y:ident| $value:expr;)*) => {$(
-            struct $name;
+            pub struct $name;
             impl F2<$t, $r> for $name {
                 #[inline(always)]
                 fn f<A: Arch>($x: $t, $y: $t) -> $r { $value }
@@ -354,7 +368,6 @@ mod generic {
         Trunc: f32 => f32 = |x| x.trunc();
         Round: f32 => f32 = |x| x.round_ties_even();
         Sign: f32 => f32 = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x };
-        Square: f32 => f32 = |x| x * x;
         Same: f32 => f32 = |x| x;
     }
 
@@ -372,7 +385,7 @@ mod generic {
         for i in 0..n {
             // SAFETY: the module's contract.
             let x = unsafe { *a.add(i) };
-            if !(x.abs() <= math::TRIG_LIMIT) {
+            if x.abs() > math::TRIG_LIMIT || x.is_nan() {
                 // SAFETY: the module's contract.
                 unsafe { *d.add(i) = f(f64::from(x)) as f32 };
             }
@@ -409,8 +422,6 @@ mod generic {
                 Un32::Trunc => map1::<A, _, _, Trunc>(d, a, n),
                 Un32::Round => map1::<A, _, _, Round>(d, a, n),
                 Un32::Sign => map1::<A, _, _, Sign>(d, a, n),
-                Un32::Square => map1::<A, _, _, Square>(d, a, n),
-                Un32::Copy => map1::<A, _, _, Same>(d, a, n),
             }
         }
     }
@@ -778,7 +789,7 @@ mod generic {
 
     /// Lane `i` joins partial `i mod PARTIALS`.
     #[inline(always)]
-    unsafe fn fold_of<A: Arch>(op: Red, acc: *mut f32, a: *const f32, b: *const f32, n: usize) {
+    unsafe fn fold_of<A: Arch, T: Lane>(op: Red, acc: *mut f32, a: *const T, b: *const T, n: usize) {
         // SAFETY: the module's contract; `acc` has `PARTIALS` lanes.
         let partials = unsafe { &mut *acc.cast::<[f32; PARTIALS]>() };
         let mut state = *partials;
@@ -787,13 +798,14 @@ mod generic {
         while i < whole {
             for (j, state) in state.iter_mut().enumerate() {
                 // SAFETY: the module's contract.
-                *state = unsafe { fold_step::<A>(op, *state, *a.add(i + j), *b.add(i + j)) };
+                *state = unsafe { fold_step::<A>(op, *state, (*a.add(i + j)).get(), (*b.add(i + j)).get()) };
             }
             i += PARTIALS;
         }
-        for j in 0..n - whole {
+        for (j, state) in state.iter_mut().enumerate().take(n - whole) {
+            let i = whole + j;
             // SAFETY: the module's contract.
-            state[j] = unsafe { fold_step::<A>(op, state[j], *a.add(whole + j), *b.add(whole + j)) };
+            *state = unsafe { fold_step::<A>(op, *state, (*a.add(i)).get(), (*b.add(i)).get()) };
         }
         *partials = state;
     }
@@ -804,11 +816,11 @@ mod generic {
         // SAFETY: the module's contract, handed on. (The op is constant in each call, so the inner match goes away.)
         unsafe {
             match op {
-                Red::Sum => fold_of::<A>(Red::Sum, acc, a, a, n),
-                Red::Prod => fold_of::<A>(Red::Prod, acc, a, a, n),
-                Red::Max => fold_of::<A>(Red::Max, acc, a, a, n),
-                Red::Min => fold_of::<A>(Red::Min, acc, a, a, n),
-                Red::Dot => fold_of::<A>(Red::Dot, acc, a, b, n),
+                Red::Sum => fold_of::<A, f32>(Red::Sum, acc, a, a, n),
+                Red::Prod => fold_of::<A, f32>(Red::Prod, acc, a, a, n),
+                Red::Max => fold_of::<A, f32>(Red::Max, acc, a, a, n),
+                Red::Min => fold_of::<A, f32>(Red::Min, acc, a, a, n),
+                Red::Dot => fold_of::<A, f32>(Red::Dot, acc, a, b, n),
             }
         }
     }
@@ -836,6 +848,255 @@ mod generic {
         }
     }
 
+    /// A lane in memory: f32, or bf16.
+    trait Lane: Copy {
+        const IS_HALF: bool;
+        fn get(self) -> f32;
+        fn put(v: f32) -> Self;
+    }
+
+    impl Lane for f32 {
+        const IS_HALF: bool = false;
+        #[inline(always)]
+        fn get(self) -> f32 {
+            self
+        }
+        #[inline(always)]
+        fn put(v: f32) -> f32 {
+            v
+        }
+    }
+
+    impl Lane for u16 {
+        const IS_HALF: bool = true;
+        #[inline(always)]
+        fn get(self) -> f32 {
+            math::from_bf16(self)
+        }
+        #[inline(always)]
+        fn put(v: f32) -> u16 {
+            math::to_bf16(v)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pair_of<A: Arch, T: Lane, D: Lane, F: F2<f32, f32>>(
+        shape: Shape,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        n: usize,
+    ) {
+        let (d, a) = (d.cast::<D>(), a.cast::<T>());
+        if shape == Shape::Right {
+            // SAFETY: the module's contract: one number.
+            let b = unsafe { *b.cast::<f32>() };
+            for i in 0..n {
+                // SAFETY: the module's contract.
+                unsafe { *d.add(i) = D::put(F::f::<A>((*a.add(i)).get(), b)) };
+            }
+            return;
+        }
+        let b = b.cast::<T>();
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe { *d.add(i) = D::put(F::f::<A>((*a.add(i)).get(), (*b.add(i)).get())) };
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn bin_halves<A: Arch>(
+        op: Bin,
+        shape: Shape,
+        halves: (bool, bool),
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match halves {
+                (true, true) => bin_typed::<A, u16, u16>(op, shape, d, a, b, n),
+                (true, false) => bin_typed::<A, u16, f32>(op, shape, d, a, b, n),
+                _ => bin_typed::<A, f32, u16>(op, shape, d, a, b, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn bin_typed<A: Arch, T: Lane, D: Lane>(
+        op: Bin,
+        s: Shape,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        n: usize,
+    ) {
+        if op == Bin::Div && s == Shape::Right && D::IS_HALF {
+            // SAFETY: the module's contract: one number.
+            let b = unsafe { *b.cast::<f32>() };
+            if b.abs() > 1e-18 && b.abs() < 1e18 {
+                // What is rounded to eight bits does not notice the last of the quotient's.
+                let r = 1.0 / b;
+                // SAFETY: the module's contract, handed on.
+                return unsafe { pair_of::<A, T, D, of_f32::Mul>(s, d, a, (&raw const r).cast(), n) };
+            }
+        }
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Bin::Add => pair_of::<A, T, D, of_f32::Add>(s, d, a, b, n),
+                Bin::Sub => pair_of::<A, T, D, of_f32::Sub>(s, d, a, b, n),
+                Bin::Mul => pair_of::<A, T, D, of_f32::Mul>(s, d, a, b, n),
+                _ => pair_of::<A, T, D, of_f32::Div>(s, d, a, b, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn triple_of<A: Arch, D: Lane, F: F3>(
+        single: u8,
+        d: *mut D,
+        a: *const u16,
+        b: *const u8,
+        c: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match single & 6 {
+                0 => triple::<A, D, F, false, false>(d, a, b, c, n),
+                2 => triple::<A, D, F, true, false>(d, a, b, c, n),
+                4 => triple::<A, D, F, false, true>(d, a, b, c, n),
+                _ => triple::<A, D, F, true, true>(d, a, b, c, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn triple<A: Arch, D: Lane, F: F3, const Y: bool, const Z: bool>(
+        d: *mut D,
+        a: *const u16,
+        b: *const u8,
+        c: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract: single numbers are f32.
+        let y = if Y { unsafe { *b.cast::<f32>() } } else { 0.0 };
+        // SAFETY: as above.
+        let z = if Z { unsafe { *c.cast::<f32>() } } else { 0.0 };
+        let (b, c) = (b.cast::<u16>(), c.cast::<u16>());
+        for i in 0..n {
+            // SAFETY: the module's contract.
+            unsafe {
+                let y = if Y { y } else { (*b.add(i)).get() };
+                let z = if Z { z } else { (*c.add(i)).get() };
+                *d.add(i) = D::put(F::f::<A>((*a.add(i)).get(), y, z));
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn tern_halves<A: Arch>(
+        op: Tern,
+        single: u8,
+        out: bool,
+        d: *mut u8,
+        a: *const u16,
+        b: *const u8,
+        c: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match out {
+                true => tern_typed::<A, u16>(op, single, d.cast(), a, b, c, n),
+                false => tern_typed::<A, f32>(op, single, d.cast(), a, b, c, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tern_typed<A: Arch, D: Lane>(
+        op: Tern,
+        single: u8,
+        d: *mut D,
+        a: *const u16,
+        b: *const u8,
+        c: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Tern::Fma => triple_of::<A, D, Fma3>(single, d, a, b, c, n),
+                Tern::MulSub => triple_of::<A, D, MulSub>(single, d, a, b, c, n),
+                Tern::NegMulAdd => triple_of::<A, D, NegMulAdd>(single, d, a, b, c, n),
+                Tern::SubMul => triple_of::<A, D, SubMul>(single, d, a, b, c, n),
+                Tern::AddMul => triple_of::<A, D, AddMul>(single, d, a, b, c, n),
+                Tern::MulMul => triple_of::<A, D, MulMul>(single, d, a, b, c, n),
+                Tern::SiluMul => triple_of::<A, D, SiluMul>(single, d, a, b, c, n),
+                Tern::GeluMul => triple_of::<A, D, GeluMul>(single, d, a, b, c, n),
+                Tern::Lerp | Tern::ExpSub => triple_of::<A, D, ExpSub>(single, d, a, b, c, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn fold_halves<A: Arch>(op: Red, acc: *mut f32, a: *const u16, b: *const u16, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match op {
+                Red::Max => fold_of::<A, u16>(Red::Max, acc, a, a, n),
+                Red::Min => fold_of::<A, u16>(Red::Min, acc, a, a, n),
+                Red::Dot => fold_of::<A, u16>(Red::Dot, acc, a, b, n),
+                Red::Sum | Red::Prod => fold_of::<A, u16>(Red::Sum, acc, a, a, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn identity(op: Red) -> f32 {
+        match op {
+            Red::Sum | Red::Dot => 0.0,
+            Red::Prod => 1.0,
+            Red::Max => f32::NEG_INFINITY,
+            Red::Min => f32::INFINITY,
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn start32<A: Arch>(op: Red, acc: *mut f32) {
+        // SAFETY: the module's contract; `acc` has `PARTIALS` lanes.
+        unsafe { *acc.cast::<[f32; PARTIALS]>() = [identity(op); PARTIALS] };
+    }
+
+    /// Partial results joined in pairs, always in the same order.
+    #[inline(always)]
+    pub unsafe fn finish32<A: Arch>(op: Red, acc: *const f32, d: *mut f32) {
+        // SAFETY: the module's contract; `acc` has `PARTIALS` lanes.
+        let state = unsafe { *acc.cast::<[f32; PARTIALS]>() };
+        let result = match op {
+            Red::Sum | Red::Dot => halved(state, |a, b| a + b),
+            Red::Prod => halved(state, |a, b| a * b),
+            Red::Max => halved(state, |a, b| if a > b || a.is_nan() { a } else { b }),
+            Red::Min => halved(state, |a, b| if a < b || a.is_nan() { a } else { b }),
+        };
+        // SAFETY: one number.
+        unsafe { *d = result };
+    }
+
+    #[inline(always)]
+    fn halved(mut state: [f32; PARTIALS], join: impl Fn(f32, f32) -> f32) -> f32 {
+        for half in [32, 16, 8, 4, 2, 1] {
+            for i in 0..half {
+                state[i] = join(state[i], state[i + half]);
+            }
+        }
+        state[0]
+    }
+
     f1! {
         FromBf16: u16 => f32 = |x| math::from_bf16(x);
         FromF16: u16 => f32 = |x| math::from_f16(x);
@@ -856,6 +1117,23 @@ mod generic {
         ToBool: u32 => u8 = |x| (x & 1) as u8;
     }
 
+    /// As [`map1`], for short runs of whole vectors, whose loop would not pay for its preparations.
+    #[inline(always)]
+    unsafe fn run<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut R, a: *const T, n: usize) {
+        const WIDE: usize = 16;
+        if n > 8 * WIDE || !n.is_multiple_of(WIDE) {
+            // SAFETY: the module's contract, handed on.
+            return unsafe { map1::<A, T, R, F>(d, a, n) };
+        }
+        for at in (0..n).step_by(WIDE) {
+            // SAFETY: the module's contract; an array has no alignment of its own.
+            unsafe {
+                let from: [T; WIDE] = *a.add(at).cast();
+                *d.add(at).cast::<[R; WIDE]>() = std::array::from_fn(|i| F::f::<A>(from[i]));
+            }
+        }
+    }
+
     #[inline(always)]
     unsafe fn read<A: Arch, T: Copy, R: Copy, F: F1<T, R>>(d: *mut u8, a: *const u8, rows: Rows) {
         let (mut d, mut a) = (d.cast::<R>(), a.cast::<T>());
@@ -863,7 +1141,7 @@ mod generic {
             // SAFETY: the module's contract.
             unsafe {
                 match rows.stride {
-                    1 => map1::<A, T, R, F>(d, a, rows.n),
+                    1 => run::<A, T, R, F>(d, a, rows.n),
                     0 => {
                         let v = F::f::<A>(*a);
                         for i in 0..rows.n {
@@ -889,7 +1167,7 @@ mod generic {
             // SAFETY: the module's contract.
             unsafe {
                 if rows.stride == 1 {
-                    map1::<A, T, R, F>(d, a, rows.n);
+                    run::<A, T, R, F>(d, a, rows.n);
                 } else {
                     for i in 0..rows.n {
                         *d.offset(i as isize * rows.stride) = F::f::<A>(*a.add(i));

@@ -238,6 +238,11 @@ impl Kernel {
         &self.outputs
     }
 
+    /// How many numbers a run must give at least: one more than the highest slot that it reads.
+    pub fn n_slots(&self) -> usize {
+        self.n_slots
+    }
+
     /// The instructions its micro-kernels use.
     pub fn isa(&self) -> Isa {
         self.isa

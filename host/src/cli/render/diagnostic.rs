@@ -12,7 +12,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 use miette::{Diagnostic, LabeledSpan, Severity, SourceCode};
-use thunderhead::claim::ClaimError;
+use thunderhead::claim::{ClaimError, Refusal};
 
 use super::Paint;
 
@@ -36,25 +36,30 @@ pub fn render(diagnostic: &dyn Diagnostic, paint: Paint) -> String {
 
 /// An op that nobody takes: everybody's reason in columns, then what to do.
 pub fn unclaimed(error: &ClaimError, paint: Paint) -> Option<String> {
-    let ClaimError::Unclaimed { origin, source_line, refusals, .. } = error else { return None };
+    let ClaimError::Unclaimed { origin, source_line, refusals, parts_of, .. } = error else { return None };
     let mut text = format!("{}[claim::unclaimed]: {error}\n", paint.error("error"));
     let source = source_line.as_ref().map(|line| format!("\n{line}")).unwrap_or_default();
     field("where", &format!("{origin}{source}"), paint, &mut text);
-    let names = refusals.iter().map(|refusal| refusal.executor.len()).max().unwrap_or(0);
-    let codes = refusals.iter().map(|refusal| refusal.code.len()).max().unwrap_or(0);
-    let reasons: Vec<String> = refusals
-        .iter()
-        .map(|refusal| {
-            let at = refusal.at.as_ref().map(|at| format!(" [{at}]")).unwrap_or_default();
-            let (who, code, sentence) = (&refusal.executor, &refusal.code, &refusal.sentence);
-            format!("{who:<names$}  {code:<codes$}  {sentence}{at}")
-        })
-        .collect();
-    field("why", &reasons.join("\n"), paint, &mut text);
+    field("why", &reasons(refusals), paint, &mut text);
+    for (whole, refusals) in parts_of.iter().filter(|(_, refusals)| !refusals.is_empty()) {
+        field("of", &format!("`{whole}`, which nobody takes whole\n{}", reasons(refusals)), paint, &mut text);
+    }
     // The library's help repeats the reasons, for who has no columns; the advice is its last line.
     let help = error.help().map(|help| help.to_string()).unwrap_or_default();
     field("help", help.lines().last().unwrap_or(""), paint, &mut text);
     Some(text)
+}
+
+/// Refusals in columns.
+fn reasons(refusals: &[Refusal]) -> String {
+    let names = refusals.iter().map(|refusal| refusal.executor.len()).max().unwrap_or(0);
+    let codes = refusals.iter().map(|refusal| refusal.code.len()).max().unwrap_or(0);
+    let reason = |refusal: &Refusal| {
+        let at = refusal.at.as_ref().map(|at| format!(" [{at}]")).unwrap_or_default();
+        let (who, code, sentence) = (&refusal.executor, &refusal.code, &refusal.sentence);
+        format!("{who:<names$}  {code:<codes$}  {sentence}{at}")
+    };
+    refusals.iter().map(reason).collect::<Vec<_>>().join("\n")
 }
 
 /// The diagnostic as a warning, whatever it says of itself: an error that stops nothing here.

@@ -729,7 +729,7 @@ fn faults_have_codes() {
         (
             Program::training()
                 .input("x", &[2])
-                .node("torch.ops.higher_order.cond", &[], "y", &[2])
+                .node("torch.ops.higher_order.flex_attention", &[], "y", &[2])
                 .output("y"),
             "model::higher_order",
         ),

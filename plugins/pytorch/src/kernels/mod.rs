@@ -44,5 +44,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
 pub fn row(op: &str) -> Option<&'static Row> {
     static BY_NAME: OnceLock<HashMap<&'static str, &'static Row>> = OnceLock::new();
     let by_name = BY_NAME.get_or_init(|| rows().map(|row| (row.op, row)).collect());
-    by_name.get(op).copied().or_else(|| op.starts_with("aten.").then_some(&opaque::ROW))
+    let opaque = || op.starts_with("aten.").then_some(&opaque::ROW);
+    let gradient = || op.starts_with("vjp.aten.").then_some(&opaque::VJP_ROW);
+    by_name.get(op).copied().or_else(opaque).or_else(gradient)
 }

@@ -52,10 +52,14 @@ enum Second {
 struct Pointwise {
     fun: Fun,
     second: Second,
+    fails: bool,
 }
 
 impl Kernel for Pointwise {
     fn run(&self, call: &mut Call<'_>) -> Result<(), Error> {
+        if self.fails {
+            return Err(Error::internal("the moon is wrong"));
+        }
         let at_run = match self.second {
             Second::AtRun => call.number(0).as_f64() as f32,
             _ => 0.0,
@@ -128,7 +132,8 @@ impl Fuser {
         if op.is_view() || op.is_number() {
             return Ok(());
         }
-        if let Some(fun) = Fun::of(op.name()).filter(|_| is_known(region, op)) {
+        let own = self.fault != "hands_on" && is_known(region, op);
+        if let Some(fun) = Fun::of(op.name()).filter(|_| own) {
             return self.pointwise(region, op, fun, steps);
         }
         if self.fault.is_empty() && self.is_mine_in_part(op.name()) && op.is_composite() {
@@ -155,24 +160,27 @@ impl Fuser {
     ) -> Result<(), Error> {
         let out = op.output_values()[0];
         let (second, numbers) = second_of(op);
+        let fails = self.fault == "fails_at_run";
         if fun == Fun::Neg {
             // Through a temporary, so that there is one.
             let dims = region.value(out).dims().to_vec();
             let between = steps.temporary(region.value(out).dtype(), &dims)?;
             let copy = Step::new("copy").inputs([op.input_values()[0]]).outputs([between]);
-            steps.kernel(&copy, Pointwise { fun: Fun::Copy, second: Second::None })?;
+            steps.kernel(&copy, Pointwise { fun: Fun::Copy, second: Second::None, fails })?;
             let neg = Step::new("neg").inputs([between]).outputs([out]);
-            return steps.kernel(&neg, Pointwise { fun, second });
+            return steps.kernel(&neg, Pointwise { fun, second, fails });
         }
         let step = Step::new(op.name().rsplit('.').next().unwrap_or("step"));
         let step = step.inputs(op.input_values().iter().copied()).outputs([out]).numbers(numbers);
-        steps.kernel(&step, Pointwise { fun, second })
+        steps.kernel(&step, Pointwise { fun, second, fails })
     }
 
     /// One thing too many.
     fn do_wrong(&self, region: &Region<'_>, steps: &mut Steps<'_>) -> Result<(), Error> {
-        let noop = || Pointwise { fun: Fun::Copy, second: Second::None };
-        let (first_in, first_out) = (region.inputs()[0], region.outputs()[0]);
+        let noop = || Pointwise { fun: Fun::Copy, second: Second::None, fails: false };
+        let first_in = region.inputs()[0];
+        let own = region.outputs().iter().copied().find(|v| !region.value(*v).is_view());
+        let first_out = own.ok_or_else(|| Error::internal("the region has views alone"))?;
         let step = |inputs: &[ValueId], outputs: &[ValueId]| {
             Step::new("wrong").inputs(inputs.iter().copied()).outputs(outputs.iter().copied())
         };
