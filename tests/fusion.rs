@@ -391,9 +391,8 @@ trace forward(
 /// Names count on through the backward, and gradients are right.
 #[test]
 fn forward_and_backward_have_regions_of_their_own() {
-    let text = MIXED.replace("%w: f32[3, 3] input \"in1\"", "%w: f32[3, 3] input \"in1\"");
     let host = host("'fuser'", "");
-    let session = session(&host, &text);
+    let session = session(&host, MIXED);
     let request = GradRequest { wrt: None, remat: true };
     let (forward, backward) = session.compiled_grad(&mixed_inputs(), &request).expect("compiles");
     let names = |c: &thunderhead::run::Compiled| -> Vec<String> {
@@ -410,7 +409,7 @@ fn forward_and_backward_have_regions_of_their_own() {
         grads.into_iter().map(|(name, t)| (name, t.to_vec::<f32>().expect("f32"))).collect::<Vec<_>>()
     };
     let reference = Host::reference().expect("always there");
-    let (found, expected) = (of(&session), of(&self::session(&reference, &text)));
+    let (found, expected) = (of(&session), of(&self::session(&reference, MIXED)));
     assert_eq!(found.len(), expected.len());
     for ((name, found), (of, expected)) in found.iter().zip(&expected) {
         assert_eq!(name, of);

@@ -3,6 +3,8 @@
 //!
 //! Values are drawn from a counter, so that a case is the same in every run.
 
+#![allow(dead_code)] // each test crate uses a part
+
 use thunderhead::ir::{
     Arg, Device, Dim, Dtype, Module, Name, Output, Role, RoleKind, Stage, TensorType, Trace, TraceParam,
 };

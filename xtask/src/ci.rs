@@ -30,7 +30,8 @@ fn members(cargo: &mut Command, torch: Torch) -> Result<(), Failure> {
     match torch {
         Torch::Fetch => libtorch::fetch()?.apply(cargo),
         Torch::Without => {
-            for (package, _) in dist::TORCH_PLUGINS {
+            let plugins = dist::TORCH_PLUGINS.iter().map(|(package, _)| *package);
+            for package in plugins.chain([dist::TORCH_LIBRARY]) {
                 cargo.args(["--exclude", package]);
             }
         }

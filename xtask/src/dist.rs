@@ -31,6 +31,9 @@ pub enum Profile {
     Dev,
 }
 
+/// What the packages over libtorch share.
+pub const TORCH_LIBRARY: &str = "thunderhead-aten";
+
 /// Packages over libtorch, with the names of their libraries.
 pub const TORCH_PLUGINS: &[(&str, &str)] =
     &[("thunderhead-pytorch", "thunderhead_pytorch"), ("thunderhead-sdpa", "thunderhead_sdpa")];

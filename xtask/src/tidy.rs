@@ -28,6 +28,7 @@ const UNSAFE: &[&str] = &[
     "sdk/tests/",
     "plugins/reference/src/kernels/",
     "plugins/aten/src/",
+    "plugins/fuser/src/kernels.rs",
     "plugins/loops/src/exec.rs",
     "plugins/loops/src/micro.rs",
     "plugins/loops/src/program.rs",

@@ -135,7 +135,7 @@ impl Lane {
             name,
             gradients,
             compile,
-            peak_bytes: summary.peak_bytes as u64,
+            peak_bytes: summary.peak_bytes,
             ops_by_executor: summary.ops_by_executor,
             opened,
             n_runs: 1,

@@ -2,13 +2,13 @@
 //!
 //! # How a region is lowered
 //!
-//! 1. [`flat`]: each op becomes a list of leaves. An op is *ours* where loops compute all of it, itself or taken apart
+//! 1. `flat`: each op becomes a list of leaves. An op is *ours* where loops compute all of it, itself or taken apart
 //!    down to prims; what is not is handed on at the highest level at which somebody takes it, and taken apart where nobody
 //!    does. Views are the host's.
-//! 2. [`build`]: the leaves become nodes of a loops graph. Views of what the graph computes become chains of prims
-//!    ([`views`]), so that loops read through them; views of what lies outside are inputs with their strides.
-//! 3. [`emit`]: loops' program becomes steps over the region's tensors and temporaries of the host's arena
-//!    ([`kernels`] runs them).
+//! 2. `build`: the leaves become nodes of a loops graph. Views of what the graph computes become chains of prims
+//!    (`views`), so that loops read through them; views of what lies outside are inputs with their strides.
+//! 3. `emit`: loops' program becomes steps over the region's tensors and temporaries of the host's arena
+//!    (`kernels` runs them).
 //!
 //! A node that loops refuse after all is handed on, and all begins anew; this ends, because each round hands on an op more.
 //!

@@ -115,6 +115,9 @@ mod tests {
         Some(output)
     }
 
+    /// Dims of the base; dims, strides and offset of the view.
+    type Case<'a> = (&'a [usize], &'a [usize], &'a [usize], usize);
+
     fn expected(lie: &Lie) -> Vec<f32> {
         let numel: usize = lie.dims.iter().product();
         let at = |mut flat: usize| {
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn chains_read_what_strides_say() {
-        let lies: [(&[usize], &[usize], &[usize], usize); 11] = [
+        let lies: [Case<'_>; 11] = [
             (&[2, 12, 96], &[2, 4, 12, 8], &[1152, 8, 96, 1], 32),
             (&[2, 4, 12, 8], &[2, 4, 12, 4], &[384, 96, 8, 1], 4),
             (&[2, 3], &[3, 2], &[1, 3], 0),
@@ -151,7 +154,7 @@ mod tests {
 
     #[test]
     fn strides_that_do_not_nest_have_no_chain() {
-        let lies: [(&[usize], &[usize], &[usize], usize); 3] =
+        let lies: [Case<'_>; 3] =
             [(&[3, 3], &[3], &[4], 0), (&[9], &[5], &[2], 0), (&[8], &[3, 4], &[2, 1], 0)];
         for (base, dims, strides, offset) in lies {
             let lie = Lie { dims: dims.to_vec(), strides: strides.to_vec(), offset };
