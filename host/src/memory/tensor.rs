@@ -62,9 +62,22 @@ impl Tensor {
 
     /// A dense tensor of zeros.
     pub fn zeros(dtype: Dtype, dims: &[i64]) -> Result<Tensor, TensorError> {
+        Tensor::dense(dtype, dims, Bytes::zeroed)
+    }
+
+    /// A dense tensor of unspecified content, to be written whole before it is read.
+    pub fn for_results(dtype: Dtype, dims: &[i64]) -> Result<Tensor, TensorError> {
+        Tensor::dense(dtype, dims, Bytes::for_results)
+    }
+
+    fn dense(
+        dtype: Dtype,
+        dims: &[i64],
+        bytes: fn(usize) -> Result<Bytes, OutOfMemory>,
+    ) -> Result<Tensor, TensorError> {
         let too_large = || TensorError::Memory(OutOfMemory { bytes: usize::MAX });
         let n = checked_numel(dims).and_then(|n| n.checked_mul(dtype.size_bytes())).ok_or_else(too_large)?;
-        Tensor::over(Bytes::zeroed(n)?, dtype, dims.to_vec(), contiguous_strides(dims), 0)
+        Tensor::over(bytes(n)?, dtype, dims.to_vec(), contiguous_strides(dims), 0)
     }
 
     /// A tensor over bytes that exist.
@@ -123,7 +136,7 @@ impl Tensor {
 
     /// A dense copy that shares nothing.
     pub fn to_owned_copy(&self) -> Result<Tensor, TensorError> {
-        let copy = Tensor::zeros(self.dtype, self.dims())?;
+        let copy = Tensor::for_results(self.dtype, self.dims())?;
         copy_operand(&copy.operand, &self.operand);
         Ok(copy)
     }

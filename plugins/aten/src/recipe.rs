@@ -118,6 +118,17 @@ pub const fn updates_with(op: &'static str, build: fn(&mut Recipe<'_>) -> Result
     Row { op, how: How::With(build), in_place: InPlace::First }
 }
 
+/// Bytes of operands up to which one thread is done about when a second one is awake: OpenMP's threads sleep between calls,
+/// and waking one was measured to take 8 us. The largest product of two square matrices that fits takes no longer.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Too little work to share.
+fn is_small(op: &Op<'_>) -> bool {
+    let bytes = |tensor: TensorDesc<'_>| Some(tensor.numel()?.checked_mul(tensor.dtype().size_bytes())?);
+    let sum = op.inputs().chain(op.outputs()).try_fold(0usize, |sum, tensor| sum.checked_add(bytes(tensor)?));
+    sum.is_some_and(|sum| sum <= SMALL_BYTES)
+}
+
 /// A tape in the making.
 pub struct Recipe<'a> {
     /// The op.
@@ -192,7 +203,7 @@ impl<'a> Recipe<'a> {
         Ok(Made {
             tape,
             deferred: self.deferred,
-            serial: self.serial,
+            serial: self.serial || is_small(self.op),
             n_numbers: self.op.n_numbers(),
             in_place: sharing(self.op, row.in_place),
         })
