@@ -598,3 +598,96 @@ trace forward(
         check("explain_grad", &place, &seen.join("\n"));
     }
 }
+
+/// What is wrong with the data of a run is said of the inputs: no plugin is blamed, and nobody else is asked.
+mod data {
+    use super::*;
+
+    const LOOKUP: &str = "\
+thunderhead trace 1.0
+
+trace forward(
+    %i: i64[3] input \"in0\",
+    %n: i64[3] input \"in1\",
+    %w: f32[4, 2] param \"w\",
+) stage acquired model \"lookup\" {
+    %q: i64[3] = torch.div(%i, %n, mode=\"floor\")
+    %e: f32[3, 2] = torch.embedding(%w, %q)
+    return %e as \"out0\"
+}
+";
+
+    fn write(place: &Place, file: &str, tensors: &[(&str, Tensor)]) {
+        let named: Vec<_> =
+            tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+        write_tensors(&place.dir.path().join(file), &named).expect("written");
+    }
+
+    fn ints(values: &[i64]) -> Tensor {
+        Tensor::from_slice(values, &[values.len() as i64]).expect("as many")
+    }
+
+    fn floats(n: usize, dims: &[i64]) -> Tensor {
+        let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37).sin()).collect();
+        Tensor::from_slice(&values, dims).expect("as many")
+    }
+
+    #[test]
+    fn an_index_or_divisor_that_cannot_be_used_is_exit_10() {
+        let place = Place::new();
+        place.file("lookup.trace", LOOKUP);
+        // Data is not a failure that another executor could make good.
+        place.file("next.toml", "config = 1\nexecutors = [\"reference\"]\n[run]\non_error = \"next\"\n");
+        write(&place, "w.safetensors", &[("w", floats(8, &[4, 2]))]);
+        write(&place, "index.safetensors", &[("in0", ints(&[0, 7, 1])), ("in1", ints(&[1, 1, 1]))]);
+        write(&place, "zero.safetensors", &[("in0", ints(&[0, 3, 1])), ("in1", ints(&[1, 0, 1]))]);
+        let seen = [
+            ("index.safetensors", "reference"),
+            ("index.safetensors", "./next.toml"),
+            ("zero.safetensors", "reference"),
+        ]
+        .map(|(inputs, config)| {
+            place.run(&[
+                "run",
+                "lookup.trace",
+                "--inputs",
+                inputs,
+                "--weights",
+                "w.safetensors",
+                "--config",
+                config,
+            ])
+        });
+        check("bad_data", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn a_label_that_is_no_class_is_exit_10() {
+        let place = Place::new();
+        let linear = "thunderhead trace 1.0\n\ntrace forward(\n    %x: f32[2, 3] input \"in0\",\n    %w: f32[4, 3] param \"w\",\n) stage acquired model \"classes\" {\n    %y: f32[2, 4] = torch.linear(%x, %w)\n    return %y as \"out0\"\n}\n";
+        place.file("classes.trace", linear);
+        write(&place, "w.safetensors", &[("w", floats(12, &[4, 3]))]);
+        write(&place, "batch.safetensors", &[("in0", floats(6, &[2, 3])), ("target", ints(&[1, 9]))]);
+        let args = [
+            "train",
+            "classes.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--data",
+            "batch.safetensors",
+            "--loss",
+            "cross_entropy",
+            "--optimizer",
+            "sgd",
+            "--lr",
+            "0.1",
+            "--steps",
+            "1",
+            "--out",
+            "o.safetensors",
+        ];
+        check("bad_label", &place, &place.run(&args));
+    }
+}

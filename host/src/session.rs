@@ -266,14 +266,14 @@ fn has_any(expect: &Expect) -> bool {
     !expect.claims.is_empty() || expect.max_last_resort.is_some() || expect.max_copies.is_some()
 }
 
-/// The plugin's failure that an error is, if it is one; out of memory and cancelling are nobody's fault.
+/// The plugin's failure that an error is, if it is one; cancelling and data that nobody could work on are no plugin's fault.
 fn plugin_fault(error: &SessionError) -> Option<&Fault> {
     let fault = match error {
         SessionError::Run(RunError::Fault(fault)) => fault,
         SessionError::Compile(CompileError::Plan(PlanError::Make(fault))) => fault,
         _ => return None,
     };
-    (fault.kind != FaultKind::Cancelled).then_some(fault)
+    (!matches!(fault.kind, FaultKind::Cancelled | FaultKind::BadData)).then_some(fault)
 }
 
 fn refusal_of(fault: &Fault) -> Refusal {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use thunderhead::claim::ClaimError;
-use thunderhead::plan::PlanError;
+use thunderhead::plan::{FaultKind, PlanError};
 use thunderhead::run::{CompileError, RunError};
 use thunderhead::{Error, TrainError};
 
@@ -68,6 +68,7 @@ impl Failure {
                 CompileError::Guard(_) | CompileError::Input(_) => Exit::Inputs,
             },
             Error::Run(error) => match &**error {
+                RunError::Fault(fault) if fault.kind == FaultKind::BadData => Exit::Inputs,
                 RunError::Fault(_) => Exit::PluginFailed,
                 RunError::Check(_) => Exit::Inputs,
                 _ => Exit::Other,
