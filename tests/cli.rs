@@ -3,6 +3,8 @@
 //! `cargo xtask bless` rewrites the expectations. Each case runs the built binary in a folder of its own, with no
 //! variable and no home of the machine it runs on, so that only what the case says counts.
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -689,5 +691,223 @@ trace forward(
             "o.safetensors",
         ];
         check("bad_label", &place, &place.run(&args));
+    }
+}
+
+/// A program that needs no weights.
+const STATELESS: &str = "\
+thunderhead trace 1.0
+
+trace forward(
+    %x: f32[2] input \"in0\",
+) stage acquired model \"small\" {
+    %y: f32[2] = torch.mul(%x, %x)
+    %z: f32[2] = torch.add(%y, %x)
+    return %z as \"out0\"
+}
+";
+
+/// What is said of plugins that are there, but not as they should be.
+mod plugin_files {
+    use super::*;
+    use support::{c_plugin, root};
+
+    fn manifest(claims: &str) -> String {
+        format!(
+            "manifest = 1\nid = \"c-square\"\nversion = \"0.1.0\"\nabi = \"0.2\"\nir = \"1\"\nneeds = [\"executor/1\", \
+             \"kernel/1\"]\n\n[[executor]]\nname = \"c_square\"\nlabel = \"Square\"\n\n[[executor.claim]]\nops = {claims}\n"
+        )
+    }
+
+    /// A folder `plugins` with the plugin, and a config that names it.
+    fn place(name: &str, manifest: &str) -> Place {
+        let place = Place::new();
+        let built = c_plugin(&root().join("tests/third_party/c_square/square.c"), name, manifest, &[], &[]);
+        fs::create_dir(place.dir.path().join("plugins")).expect("a folder");
+        fs::copy(built, place.dir.path().join("plugins/libsquare.so")).expect("copied");
+        place.file("small.trace", STATELESS);
+        place.file("t.toml", "config = 1\nexecutors = [\"c_square\"]\n[plugins]\npaths = [\"plugins/\"]\n");
+        place
+    }
+
+    #[test]
+    fn a_file_that_is_refused_is_said_where_its_executor_is_missed() {
+        let place = place("refused", "manifest = 1");
+        let mut seen = vec![place.run(&["run", "small.trace", "--config", "./t.toml"])];
+        place.file("other.toml", "config = 1\nbase = \"reference\"\n[plugins]\npaths = [\"plugins/\"]\n");
+        seen.push(place.run(&["plugins", "list", "--config", "./other.toml"]));
+        check("plugin_refused", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn a_claim_of_an_op_that_does_not_exist_is_said() {
+        let place = place("mistyped", &manifest("[\"prims.mull\", \"torch.zz*\", \"acme::square\"]"));
+        let without_digest = |seen: String| {
+            seen.lines().filter(|line| !line.starts_with("sha256")).collect::<Vec<_>>().join("\n")
+        };
+        let seen = [
+            place.run(&["config", "check", "--config", "./t.toml"]),
+            place.run(&["explain", "small.trace", "--config", "./t.toml", "--op", "torch.mul"]),
+        ];
+        check("manifest_unknown_op", &place, &seen.join("\n"));
+        let seen = without_digest(place.run(&["plugins", "inspect", "plugins/libsquare.so"]));
+        assert_eq!(seen.matches("no op of this host is called so").count(), 2, "{seen}");
+        let seen = place.run(&["doctor", "--config", "./t.toml"]);
+        assert!(seen.contains("claims `prims.mull`") && seen.contains("exit 0"), "{seen}");
+    }
+}
+
+#[test]
+fn ops_that_do_not_exist_are_neither_denied_nor_allowed_silently() {
+    let place = Place::new();
+    place.file(
+        "t.toml",
+        "config = 1\nbase = \"reference\"\n\n[executor.reference]\nallow = [\"prims.*\", \"torch.zz*\"]\ndeny = [\n    \"torch.rleu\",\n    \
+         \"aten.foo\",\n    \"aten.foo.default\",\n]\n",
+    );
+    check("config_unknown_op", &place, &place.run(&["config", "check", "--config", "./t.toml"]));
+}
+
+#[test]
+fn a_config_is_looked_at_for_an_acquired_trace_too() {
+    let place = Place::new();
+    place.file("small.trace", PROGRAM);
+    let seen = [
+        place.run(&["trace", "small.trace", "--config", "./nowhere.toml"]),
+        place.run(&["trace", "small.trace", "--config", "full_fuson"]),
+        place.run(&["trace", "small.trace", "--executors", "refrence"]),
+    ];
+    check("trace_config", &place, &seen.join("\n"));
+}
+
+#[test]
+fn every_preset_is_known_by_name() {
+    let place = Place::new();
+    let seen = place.run(&["doctor", "--config", "reference"]);
+    let expected = "concat_inductor, default, full_fusion, pytorch, reference, torch_compile";
+    assert!(seen.contains(expected), "{seen}");
+}
+
+#[test]
+fn explain_shows_what_was_asked_for_or_says_that_there_is_nothing() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    let explain =
+        |op: &str| place.run(&["explain", "small.trace", "--config", "reference", "-q", "--op", op]);
+    check("explain_no_match", &place, &[explain("torch.adds"), explain("add"), explain("zzz")].join("\n"));
+    // By the value that it makes, by what stands below it, by glob.
+    for (op, n) in [("y", 1), ("y*", 2), ("torch.mul", 1), ("*.mul", 2)] {
+        let seen = explain(op);
+        assert_eq!(seen.matches(".mul").count(), n + op.matches(".mul").count(), "{op}: {seen}");
+    }
+}
+
+#[test]
+fn a_negative_number_of_threads_is_a_value() {
+    one("threads_negative", &["config", "check", "--threads", "-1"]);
+}
+
+mod training {
+    use super::*;
+
+    const LINEAR: &str = "thunderhead trace 1.0\n\ntrace forward(\n    %x: f32[2, 3] input \"in0\",\n    %w: f32[4, 3] param \"w\",\n) \
+                          stage acquired model \"linear\" {\n    %y: f32[2, 4] = torch.linear(%x, %w)\n    return %y as \"out0\"\n}\n";
+
+    fn place() -> Place {
+        let place = Place::new();
+        place.file("linear.trace", LINEAR);
+        let floats = |n: usize, dims: &[i64], of: fn(f32) -> f32| {
+            let values: Vec<f32> = (0..n).map(|i| of(i as f32)).collect();
+            Tensor::from_slice(&values, dims).expect("as many")
+        };
+        let write = |file: &str, tensors: &[(&str, Tensor)]| {
+            let named: Vec<_> =
+                tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+            write_tensors(&place.dir.path().join(file), &named).expect("written");
+        };
+        write("w.safetensors", &[("w", floats(12, &[4, 3], |i| (i * 0.37).sin()))]);
+        let target = floats(8, &[2, 4], |i| (i * 0.7).cos());
+        write("batch.safetensors", &[("in0", floats(6, &[2, 3], |i| i * 0.1)), ("target", target.clone())]);
+        write("other.safetensors", &[("in0", floats(6, &[2, 3], |i| i * 0.2)), ("target", target.clone())]);
+        write("nan.safetensors", &[("in0", floats(6, &[2, 3], |_| f32::NAN)), ("target", target)]);
+        place
+    }
+
+    fn train(place: &Place, more: &[&str]) -> String {
+        let args = [
+            "train",
+            "linear.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--loss",
+            "mse",
+            "--out",
+            "o.safetensors",
+            "--resume",
+            "c.safetensors",
+        ];
+        let seen = place.run(&args.iter().chain(more).copied().collect::<Vec<_>>());
+        // How fast it was is the machine's.
+        let cut = |line: &str| match line.split_once(" steps/s") {
+            Some((head, tail)) => {
+                format!("{} [SPEED]{tail}", head.rsplit_once(' ').map_or("", |(head, _)| head))
+            }
+            None => line.to_owned(),
+        };
+        seen.lines().map(cut).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_changed_since_the_checkpoint_is_said() {
+        let place = place();
+        let data = ["--data", "batch.safetensors", "--optimizer", "adam"];
+        let with = |more: &[&'static str]| data.iter().chain(more).copied().collect::<Vec<_>>();
+        let mut seen = vec![train(&place, &with(&["--steps", "2"]))];
+        // Nothing left to do.
+        seen.push(train(&place, &with(&["--steps", "2"])));
+        seen.push(train(
+            &place,
+            &["--data", "other.safetensors", "--optimizer", "adam", "--lr", "0.5", "--steps", "3"],
+        ));
+        seen.push(train(&place, &["--data", "other.safetensors", "--optimizer", "adamw", "--steps", "4"]));
+        seen.push(train(&place, &["--data", "other.safetensors", "--optimizer", "sgd", "--steps", "4"]));
+        check("train_resume", &place, &seen.join("\n\n"));
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_stops_and_leaves_the_last_checkpoint() {
+        let place = place();
+        let sgd = |data: &'static str, more: &[&'static str]| {
+            ["--data", data, "--optimizer", "sgd"].iter().chain(more).copied().collect::<Vec<_>>()
+        };
+        train(&place, &sgd("batch.safetensors", &["--steps", "1"]));
+        let read = |name: &str| fs::read(place.dir.path().join(name)).expect("written");
+        let before = (read("c.safetensors"), read("o.safetensors"));
+        let mut seen = vec![train(&place, &sgd("nan.safetensors", &["--steps", "3"]))];
+        // The step after which the weights are infinite has a loss that is still finite.
+        seen.push(train(&place, &sgd("batch.safetensors", &["--steps", "2", "--lr", "1e39"])));
+        check("train_not_finite", &place, &seen.join("\n\n"));
+        assert!(
+            before == (read("c.safetensors"), read("o.safetensors")),
+            "a good checkpoint was written over"
+        );
+    }
+
+    #[test]
+    fn a_batch_runs_too() {
+        let place = place();
+        let args = [
+            "run",
+            "linear.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--inputs",
+            "batch.safetensors",
+        ];
+        check("run_batch", &place, &place.run(&args));
     }
 }

@@ -85,7 +85,7 @@ impl From<SessionError> for Error {
 
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Error {
-        Error::Load(LoadErrors { errors: vec![error], config: None })
+        Error::Load(LoadErrors { errors: vec![error] })
     }
 }
 
@@ -113,8 +113,6 @@ fn named(path: &std::path::Path, error: &ModelError) -> String {
 pub struct LoadErrors {
     /// In the order in which they were tried; never empty.
     pub errors: Vec<LoadError>,
-    /// What is wrong with the config because of them.
-    pub config: Option<Box<ConfigErrors>>,
 }
 
 impl fmt::Display for LoadErrors {
@@ -130,9 +128,7 @@ impl std::error::Error for LoadErrors {}
 
 impl Diagnostic for LoadErrors {
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        let errors = self.errors.iter().map(|error| error as &dyn Diagnostic);
-        let config = self.config.iter().flat_map(|config| &config.problems).map(|p| p as &dyn Diagnostic);
-        Some(Box::new(errors.chain(config)))
+        Some(Box::new(self.errors.iter().map(|error| error as &dyn Diagnostic)))
     }
 }
 

@@ -55,4 +55,4 @@ pub use program::Program;
 pub use run::Value;
 pub use session::Session;
 pub use thunderhead_manifest::Glob;
-pub use trainer::{AdamNumbers, Loss, Optimizer, Rule, TrainError, TrainOptions, Trainer};
+pub use trainer::{AdamNumbers, Loss, Optimizer, Rule, TrainChange, TrainError, TrainOptions, Trainer};

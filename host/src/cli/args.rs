@@ -103,7 +103,12 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "EXECUTOR.OPTION=VALUE")]
     pub set: Vec<String>,
     /// Threads to use; 0: one a core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=4096)
+    )]
     pub threads: Option<u32>,
 }
 
@@ -370,7 +375,7 @@ pub struct ExplainArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub inputs: InputArgs,
-    /// Only ops whose names match
+    /// Only ops whose name (`torch.linear`), id (`t12`, as in the trace) or place in the model matches
     #[arg(long, value_name = "GLOB")]
     pub op: Option<String>,
     /// Print JSON

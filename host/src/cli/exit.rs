@@ -53,7 +53,8 @@ impl Failure {
             Error::Model(_) | Error::Trace(_) => Exit::Model,
             Error::TensorFile(_) | Error::Input(_) | Error::Named(_) | Error::State(_) => Exit::Inputs,
             Error::Autodiff(_) => Exit::Unclaimed,
-            Error::Train(TrainError::Checkpoint(_)) => Exit::Inputs,
+            Error::Train(TrainError::Checkpoint(_) | TrainError::OtherOptimizer { .. }) => Exit::Inputs,
+            Error::Train(TrainError::NotFinite { .. } | TrainError::WeightsNotFinite { .. }) => Exit::Other,
             Error::Train(_) => Exit::Usage,
             Error::Expectation(_) => Exit::Expectation,
             Error::Compile(error) => match &**error {

@@ -72,7 +72,10 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
         }
     }
     let mut text = table.render(screen);
-    for skipped in found.skipped.iter().filter(|skipped| skipped.named) {
+    for refused in host.refused().iter().filter(|refused| found.bringing(&refused.name).is_none()) {
+        text.push_str(&format!("\n{} [{}]\n", refused.error, refused.error.code_text()));
+    }
+    for skipped in found.skipped.iter().filter(|skipped| skipped.expected) {
         text.push_str(&format!("\n{} [{}]\n", skipped.error, skipped.error.code_text()));
     }
     screen.data(&text)
@@ -82,9 +85,15 @@ fn inspect_file(file: &Path, json: bool, screen: &Screen) -> Result<(), Failure>
     let inspection = inspect(file)?;
     if json {
         let value = serde_json::to_value(&inspection).expect("an inspection is plain data");
-        return screen.data(&format!("{value:#}\n"));
+        screen.data(&format!("{value:#}\n"))?;
+    } else {
+        screen.data(&inspected(&inspection, screen))?;
     }
-    screen.data(&inspected(&inspection, screen))
+    // A plugin that this host cannot load can be looked at; what is none, or says nothing, was not meant.
+    match inspection.not_a_plugin {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
 fn inspected(inspection: &Inspection, screen: &Screen) -> String {
@@ -113,6 +122,7 @@ fn inspected(inspection: &Inspection, screen: &Screen) -> String {
         manifest_lines(manifest, &mut line);
         manifest.executors.iter().for_each(|executor| executor_lines(executor, &mut line));
     }
+    inspection.warnings.iter().for_each(|warning| line("warning", warning));
     if inspection.obstacles.is_empty() {
         line("verdict", "nothing here keeps this host from loading it");
     }

@@ -46,8 +46,8 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Section {
     pub name: Located<String>,
     pub policy: Option<Located<Policy>>,
-    pub allow: Option<Vec<Glob>>,
-    pub deny: Option<Vec<Glob>>,
+    pub allow: Option<Vec<Located<Glob>>>,
+    pub deny: Option<Vec<Located<Glob>>>,
     pub fuel: Option<Located<u64>>,
     pub label: Option<Located<String>>,
     /// `None` for values that no option can have, such as tables.
@@ -340,13 +340,17 @@ fn plugin_id(reader: &mut Reader<'_>, id: &Located<String>, at: String) {
     reader.check(is_plugin_id(&id.value), id, "a plugin's id: lower-case letters, digits and dashes", at);
 }
 
-fn globs<'d>(reader: &mut Reader<'d>, table: &mut Table<'d>, key: &'static str) -> Option<Vec<Glob>> {
+fn globs<'d>(
+    reader: &mut Reader<'d>,
+    table: &mut Table<'d>,
+    key: &'static str,
+) -> Option<Vec<Located<Glob>>> {
     let texts = reader.strings(table, key)?;
     let mut globs = Vec::with_capacity(texts.len());
     for text in texts {
         let glob = Glob::new(text.value.as_str());
         reader.check(glob.is_well_formed(), &text, "an op name or a glob", table.path_of(key));
-        globs.push(glob);
+        globs.push(Located { value: glob, place: text.place });
     }
     Some(globs)
 }

@@ -23,12 +23,17 @@ pub struct Inspection {
     pub probe: Option<ProbeInfo>,
     /// The manifest, where it can be understood.
     pub manifest: Option<Manifest>,
+    /// What is odd about it and keeps nobody from loading it.
+    pub warnings: Vec<String>,
     /// Its text, where there is one.
     pub manifest_text: Option<String>,
     /// Shared libraries that it names.
     pub needed: Vec<String>,
     /// Doors that it exports.
     pub doors: Vec<String>,
+    /// Why it is no plugin at all, where it is none.
+    #[serde(skip)]
+    pub not_a_plugin: Option<LoadError>,
     /// What would keep this host from loading it, as far as can be seen from here: code, sentence, advice.
     pub obstacles: Vec<Obstacle>,
 }
@@ -60,7 +65,13 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoadError> {
             obstacles.push(obstacle);
         }
     };
-    let plugin = read_plugin(path);
+    let mut plugin = read_plugin(path);
+    if let Ok(plugin) = &mut plugin {
+        let ops: Vec<&str> = crate::ops::table::table().iter().map(|op| op.name).collect();
+        plugin.warn_of_unknown_ops(&ops);
+    }
+    let warnings = plugin.iter().flat_map(|plugin| &plugin.warnings);
+    let warnings = warnings.map(|warning| format!("plugin.toml:{warning}")).collect();
     for result in [facts.probe.as_ref().err(), facts.manifest.as_ref().err()] {
         result.into_iter().for_each(&mut note);
     }
@@ -70,15 +81,21 @@ pub fn inspect(path: &Path) -> Result<Inspection, LoadError> {
     }
     trust::not_world_writable(path).unwrap_or_else(|error| note(&error));
     let doors = probe::exported(path, &[ENTRY_SYMBOL, DOOR_SYMBOL])?;
+    let not_a_plugin = match &plugin {
+        Err(error @ LoadError::NoProbe { .. }) => Some(error.clone()),
+        _ => None,
+    };
     Ok(Inspection {
         path: path.to_owned(),
         sha256: trust::sha256(path)?,
         architecture: facts.architecture,
         probe: facts.probe.ok(),
         manifest: plugin.ok().map(|plugin| plugin.manifest),
+        warnings,
         manifest_text: facts.manifest.ok(),
         needed: facts.needed,
         doors: doors.into_iter().map(str::to_owned).collect(),
+        not_a_plugin,
         obstacles,
     })
 }

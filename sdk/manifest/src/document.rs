@@ -139,10 +139,16 @@ pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
     names
         .into_iter()
         .map(|name| (strsim::damerau_levenshtein(&typed_low, &name.to_lowercase()), name))
-        .min_by_key(|(distance, _)| *distance)
+        // Of equally near ones the one that begins alike: `mull` is rather `mul` than `full`.
+        .min_by_key(|(distance, name)| (*distance, std::cmp::Reverse(alike(&typed_low, name))))
         // A third of the letters may differ, and at least one: `sdp` finds `sdpa`, `foo` finds nothing.
         .filter(|(distance, name)| *distance <= (name.len().max(typed.len()) / 3).max(1))
         .map(|(_, name)| name)
+}
+
+/// How many characters two texts begin with alike.
+fn alike(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
 /// "`a`, `b` or `c`".
