@@ -6,9 +6,10 @@ use super::load::check_without_code;
 use super::probe::{self, ProbeInfo, read_file};
 use super::trust;
 use serde::Serialize;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use thunderhead_abi::entry::{DOOR_SYMBOL, ENTRY_SYMBOL};
-use thunderhead_manifest::Manifest;
+use thunderhead_manifest::{Claim, ExecutorDecl, Manifest};
 
 /// A plugin's file as it lies there.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +37,52 @@ pub struct Inspection {
     pub not_a_plugin: Option<LoadError>,
     /// What would keep this host from loading it, as far as can be seen from here: code, sentence, advice.
     pub obstacles: Vec<Obstacle>,
+}
+
+/// What an executor claims because it is like another.
+#[derive(Clone, Debug, Serialize)]
+pub struct Liked {
+    /// The executor that is like others.
+    pub executor: String,
+    /// The one that it is like, itself or through others.
+    pub like: String,
+    /// Id and version of the plugin that brings that one; none where no plugin was found that does.
+    pub plugin: Option<String>,
+    /// Its claims, with their limits.
+    pub claims: Vec<Claim>,
+}
+
+/// What the executors of a manifest claim beside their own claims, as things lie here: `others` are the manifests that a
+/// config would find beside it. Nearest first, each name once.
+pub fn liked(manifest: &Manifest, others: &[&Manifest]) -> Vec<Liked> {
+    let all: Vec<&Manifest> = [manifest].into_iter().chain(others.iter().copied()).collect();
+    let bringing = |name: &str| {
+        all.iter().find_map(|manifest| {
+            let is_meant =
+                |e: &&ExecutorDecl| e.name == name || e.aliases.iter().any(|alias| alias.name == name);
+            manifest.executors.iter().find(is_meant).map(|executor| (*manifest, executor))
+        })
+    };
+    let mut found: Vec<Liked> = Vec::new();
+    for executor in &manifest.executors {
+        let mut seen: Vec<&str> = vec![&executor.name];
+        let mut todo: VecDeque<&str> = executor.like.iter().map(String::as_str).collect();
+        while let Some(like) = todo.pop_front() {
+            if seen.contains(&like) {
+                continue;
+            }
+            seen.push(like);
+            let brought = bringing(like);
+            todo.extend(brought.iter().flat_map(|(_, other)| &other.like).map(String::as_str));
+            found.push(Liked {
+                executor: executor.name.clone(),
+                like: like.to_owned(),
+                plugin: brought.map(|(plugin, _)| format!("{} {}", plugin.id, plugin.version)),
+                claims: brought.map_or_else(Vec::new, |(_, other)| other.claims.clone()),
+            });
+        }
+    }
+    found
 }
 
 /// Something that keeps the host from loading a file.
