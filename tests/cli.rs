@@ -803,8 +803,78 @@ fn explain_shows_what_was_asked_for_or_says_that_there_is_nothing() {
 }
 
 #[test]
-fn a_negative_number_of_threads_is_a_value() {
-    one("threads_negative", &["config", "check", "--threads", "-1"]);
+fn a_negative_number_is_a_value() {
+    let place = Place::new();
+    let seen = [
+        place.run(&["config", "check", "--threads", "-1"]),
+        place.run(&["run", "small.trace", "--seed", "-1"]),
+        place.run(&["trace", "small.trace", "--depth", "-1"]),
+        place.run(&["bench", "small.trace", "--seconds", "-1"]),
+    ];
+    check("numbers_negative", &place, &seen.join("\n"));
+}
+
+#[test]
+fn a_library_that_is_no_plugin_is_an_error() {
+    let place = Place::new();
+    let source = place.file("none.c", "int none(void) { return 0; }\n");
+    let library = place.dir.path().join("libnone.so");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(built.is_ok_and(|status| status.success()), "a C compiler");
+    let seen = place.run(&["plugins", "inspect", "libnone.so"]);
+    assert!(seen.contains("\nexit 4\n"), "{seen}");
+    // Once, as what ends the command.
+    assert_eq!(seen.matches("is no Thunderhead plugin").count(), 1, "{seen}");
+}
+
+#[test]
+fn inputs_that_were_filled_and_do_not_suit_are_said_to_be_that() {
+    let place = Place::new();
+    place.file(
+        "rows.trace",
+        "thunderhead trace 1.0\n\ntrace forward(\n    %i: i64[64] input \"in0\",\n    %w: f32[1, 2] input \"in1\",\n) stage acquired \
+         model \"rows\" {\n    %e: f32[64, 2] = torch.embedding(%w, %i)\n    return %e as \"out0\"\n}\n",
+    );
+    let given = write_inputs(&place, "one.safetensors", &[0; 63]);
+    let seen = [
+        place.run(&["run", "rows.trace", "--config", "reference"]),
+        place.run(&["bench", "rows.trace", "--config", "reference"]),
+        place.run(&["run", "rows.trace", "--config", "reference", "--inputs", &given]),
+    ];
+    check("inputs_unsuited", &place, &seen.join("\n"));
+}
+
+/// `in0` of these integers, `in1` of one row.
+fn write_inputs(place: &Place, file: &str, indices: &[i64]) -> String {
+    let tensors = [
+        ("in0".to_owned(), Tensor::from_slice(indices, &[indices.len() as i64]).expect("as many")),
+        ("in1".to_owned(), Tensor::from_slice(&[1f32, 2.0], &[1, 2]).expect("as many")),
+    ];
+    write_tensors(&place.dir.path().join(file), &tensors).expect("written");
+    file.to_owned()
+}
+
+#[test]
+fn what_follows_from_an_executor_that_was_left_out_is_no_error_of_its_own() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    place.file(
+        "t.toml",
+        "config = 1\nexecutors = [\"acme\", \"pytorch\"]\n\n[executor.acme]\npolicy = \"optional\"\noptions = { x = 3 }\n\
+         regions = { min_ops = 3 }\n\n[executor.pytorch]\npolicy = \"optional\"\n",
+    );
+    let mut seen = vec![
+        place.run(&["run", "small.trace", "--config", "./t.toml", "--set", "acme.x=4"]),
+        place.run(&["bench", "small.trace", "--config", "./t.toml", "--vs", "./t.toml", "--seconds", "0.01"]),
+    ];
+    let said = seen[1].matches("no plugin brings an executor `acme`").count();
+    assert_eq!(said, 1, "{}", seen[1]);
+    seen.pop();
+    let expecting = "\n[expect]\nclaims = [{ op = \"torch.mul\", by = \"acme\" }, { op = \"torch.add\", by = \"pytorch\" }]\n";
+    let text = fs::read_to_string(place.dir.path().join("t.toml")).expect("written above");
+    place.file("t.toml", &(text + expecting));
+    seen.push(place.run(&["run", "small.trace", "--config", "./t.toml"]));
+    check("executor_left_out", &place, &seen.join("\n"));
 }
 
 mod training {

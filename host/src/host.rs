@@ -2,7 +2,7 @@
 //! its own but policies: who is required, who is left out, who is banned after a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thunderhead_manifest::{Kind, Manifest};
@@ -12,7 +12,7 @@ use crate::config::{
     self, Chain, ConfigErrors, LastResort, Notice, OnError, Overlay, Resolved, Start, Surroundings,
 };
 use crate::error::{Error, LoadErrors};
-use crate::loader::{self, Found, LibraryPath, LoadError, LoadedExecutor};
+use crate::loader::{self, Found, Inspection, LibraryPath, Liked, LoadError, LoadedExecutor, Place};
 use crate::plan::KernelMaker;
 use crate::program::Program;
 use crate::run::{Executors, OrderEntry, SessionOptions};
@@ -82,6 +82,19 @@ fn with_refused_files(mut errors: ConfigErrors, found: &Found) -> ConfigErrors {
 
 fn one_line(error: &LoadError) -> String {
     error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// What the executors of a plugin claim because they are like others, as things lie here: with the plugins that lie in its
+/// folder and in the usual places, and the linked-in ones.
+pub fn liked(inspection: &Inspection, around: &Surroundings) -> Result<Vec<Liked>, Error> {
+    let Some(manifest) = &inspection.manifest else { return Ok(Vec::new()) };
+    let folder = inspection.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).to_owned();
+    let mut places = vec![Place { path: folder, origin: "beside it".to_owned(), must_exist: false }];
+    places.extend(loader::places(&[], around));
+    let mut found = loader::find(&places);
+    found.add_linked(thunderhead_reference::MANIFEST)?;
+    Ok(loader::liked(manifest, &found.manifests()))
 }
 
 impl Look {

@@ -48,7 +48,7 @@ pub use error::{
     Error, ExpectationErrors, LoadErrors, NamedInputError, OpenError, TensorFileError, TraceErrors,
     TraceProblem, Violation,
 };
-pub use host::{Host, HostOptions, Look, Refused, look};
+pub use host::{Host, HostOptions, Look, Refused, liked, look};
 pub use loader::prepare_process;
 pub use memory::Tensor;
 pub use program::Program;

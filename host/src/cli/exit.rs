@@ -1,36 +1,12 @@
-//! Exit codes. Each is a contract: never renumbered, never reused. What means which is the one match below.
-
-use std::process::ExitCode;
+//! Which exit code a failure is: the one match below. The codes themselves are in `exit_code`.
 
 use thunderhead::claim::ClaimError;
 use thunderhead::plan::{FaultKind, PlanError};
 use thunderhead::run::{CompileError, RunError};
 use thunderhead::{Error, TrainError};
 
+use super::exit_code::Exit;
 use super::failure::Failure;
-
-/// Why the program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    Ok = 0,
-    Other = 1,
-    Usage = 2,
-    Config = 3,
-    PluginLoad = 4,
-    Unclaimed = 5,
-    Expectation = 6,
-    PluginFailed = 7,
-    Mismatch = 8,
-    Model = 9,
-    Inputs = 10,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
-    }
-}
 
 impl Failure {
     /// The exit code that this failure is.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::json;
 use thunderhead::config::Surroundings;
-use thunderhead::loader::{self, Inspection, Liked, Place, inspect, liked};
+use thunderhead::liked;
+use thunderhead::loader::{Inspection, Liked, inspect};
 use thunderhead_manifest::{Claim, ExecutorDecl, Manifest};
 
 use super::args::{ConfigArgs, PluginsCommand};
@@ -84,7 +85,7 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
 
 fn inspect_file(file: &Path, json: bool, screen: &Screen) -> Result<(), Failure> {
     let inspection = inspect(file)?;
-    let liked = liked_here(&inspection)?;
+    let liked = liked(&inspection, &Surroundings::of_process())?;
     if json {
         let mut value = serde_json::to_value(&inspection).expect("an inspection is plain data");
         value["liked"] = json!(liked);
@@ -97,18 +98,6 @@ fn inspect_file(file: &Path, json: bool, screen: &Screen) -> Result<(), Failure>
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
-}
-
-/// What `like` adds, with the plugins that lie beside the file or in the usual places.
-fn liked_here(inspection: &Inspection) -> Result<Vec<Liked>, Failure> {
-    let Some(manifest) = &inspection.manifest else { return Ok(Vec::new()) };
-    let beside = inspection.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let beside = beside.unwrap_or(Path::new(".")).to_owned();
-    let mut places = vec![Place { path: beside, origin: "beside it".to_owned(), must_exist: false }];
-    places.extend(loader::places(&[], &Surroundings::of_process()));
-    let mut found = loader::find(&places);
-    found.add_linked(thunderhead::REFERENCE_MANIFEST)?;
-    Ok(liked(manifest, &found.manifests()))
 }
 
 fn inspected(inspection: &Inspection, liked: &[Liked], screen: &Screen) -> String {
@@ -144,7 +133,8 @@ fn inspected(inspection: &Inspection, liked: &[Liked], screen: &Screen) -> Strin
     if inspection.obstacles.is_empty() {
         line("verdict", "nothing here keeps this host from loading it");
     }
-    for obstacle in &inspection.obstacles {
+    // What is no plugin at all is said as the error that ends the command.
+    for obstacle in inspection.obstacles.iter().filter(|_| inspection.not_a_plugin.is_none()) {
         line("obstacle", &format!("[{}] {}", obstacle.code, obstacle.message));
         line("  help", &obstacle.help);
     }

@@ -11,7 +11,9 @@ use thunderhead::loader::LoadError;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
 use thunderhead::tensor_files::read_inputs;
-use thunderhead::{Error, Host, HostOptions, Look, Program, Session, TrainOptions, Trainer, Value, look};
+use thunderhead::{
+    Error, Host, HostOptions, Look, NamedInputError, Program, Session, TrainOptions, Trainer, Value, look,
+};
 
 use super::args::{ConfigArgs, InputArgs, ModelArgs, WantedArgs};
 use super::failure::Failure;
@@ -249,7 +251,14 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     if let Some(error) = fault {
         return Err(Failure::Fill { reason: error.to_string() });
     }
-    let values = values?;
+    let values = match values {
+        // Nobody gave any input, so that is no advice here.
+        Err(Error::Named(NamedInputError::Missing { name, wanted })) => {
+            let reason = format!("`{name}` is {wanted}, and its size is not known");
+            return Err(Failure::Fill { reason });
+        }
+        values => values?,
+    };
     if !said.is_empty() {
         screen.say(&format!("no --inputs: filled from seed {seed}: {}", said.join(", ")));
     }

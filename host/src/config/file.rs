@@ -171,6 +171,29 @@ impl ConfigFile {
     }
 }
 
+/// A config in which each table that may stand somewhere does.
+const EVERY_TABLE: &str = "\
+[plugins]
+[executor.NAME]
+regions = {}
+[run]
+[expect]
+claims = [{}]
+[log]
+";
+
+/// All keys that a config may have, dotted and sorted. `NAME` stands for an executor's, `[]` for a place in a list; the
+/// entries of tables whose keys are the author's own (options, pins, libraries, levels) are not among them.
+pub fn keys() -> Vec<String> {
+    let document = Document::parse(EVERY_TABLE);
+    let (mut reader, root) = document.reader();
+    read(&mut reader, root, &Source::new("keys", None, EVERY_TABLE.to_owned()));
+    let mut keys: Vec<String> = reader.asked().iter().map(|key| key.replace("[0]", "[]")).collect();
+    keys.sort();
+    keys.dedup();
+    keys
+}
+
 fn read<'d>(reader: &mut Reader<'d>, mut root: Table<'d>, source: &Arc<Source>) -> ConfigFile {
     reader.require(&root, "config");
     if let Some(format) = reader.integer(&mut root, "config", 1)

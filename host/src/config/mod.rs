@@ -20,7 +20,7 @@ mod world;
 
 pub use chain::{Chain, Start, Surroundings};
 pub use fault::{ConfigErrors, ConfigFault, Notice, Problem, Source, Spot};
-pub use file::{ExpectedClaim, LastResort, LogLevel, OnError, Policy};
+pub use file::{ExpectedClaim, LastResort, LogLevel, OnError, Policy, keys};
 pub use op_names::{Meaning, OpNames};
 pub use overlay::Overlay;
 pub use resolved::{Because, Expect, Loaded, Origin, Resolved, Settings, Sourced};

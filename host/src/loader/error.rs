@@ -402,7 +402,7 @@ pub enum LoadError {
     #[diagnostic(
         code(load::not_found),
         help(
-            "looked in: {looked_in}; `thunderhead doctor` shows what lies there. Plugins that come with Thunderhead are built by `cargo xtask dist`, into a tree whose command finds them"
+            "looked in: {looked_in}; `thunderhead doctor` shows what lies there. Plugins that come with Thunderhead are built by `cargo xtask dist`, into a tree whose command finds them; those that need libtorch are in a tree that was built without `--no-torch`"
         )
     )]
     NotFound {

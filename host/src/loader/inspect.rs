@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use thunderhead_abi::entry::{DOOR_SYMBOL, ENTRY_SYMBOL};
-use thunderhead_manifest::{Claim, ExecutorDecl, Manifest};
+use thunderhead_manifest::{Claim, ExecutorDecl, Layout, Manifest};
 
 /// A plugin's file as it lies there.
 #[derive(Clone, Debug, Serialize)]
@@ -56,13 +56,13 @@ pub struct Liked {
 /// config would find beside it. Nearest first, each name once.
 pub fn liked(manifest: &Manifest, others: &[&Manifest]) -> Vec<Liked> {
     let all: Vec<&Manifest> = [manifest].into_iter().chain(others.iter().copied()).collect();
+    let executors = || all.iter().flat_map(|m| m.executors.iter().map(move |executor| (*m, executor)));
     let bringing = |name: &str| {
-        all.iter().find_map(|manifest| {
-            let is_meant =
-                |e: &&ExecutorDecl| e.name == name || e.aliases.iter().any(|alias| alias.name == name);
-            manifest.executors.iter().find(is_meant).map(|executor| (*manifest, executor))
-        })
+        let formerly = |e: &ExecutorDecl| e.aliases.iter().any(|alias| alias.name == name);
+        executors().find(|(_, e)| e.name == name).or_else(|| executors().find(|(_, e)| formerly(e)))
     };
+    // How its kernels want their operands is the other one's matter.
+    let claimed = |claim: &Claim| Claim { layout: Layout::Any, ..claim.clone() };
     let mut found: Vec<Liked> = Vec::new();
     for executor in &manifest.executors {
         let mut seen: Vec<&str> = vec![&executor.name];
@@ -78,7 +78,8 @@ pub fn liked(manifest: &Manifest, others: &[&Manifest]) -> Vec<Liked> {
                 executor: executor.name.clone(),
                 like: like.to_owned(),
                 plugin: brought.map(|(plugin, _)| format!("{} {}", plugin.id, plugin.version)),
-                claims: brought.map_or_else(Vec::new, |(_, other)| other.claims.clone()),
+                claims: brought
+                    .map_or_else(Vec::new, |(_, other)| other.claims.iter().map(claimed).collect()),
             });
         }
     }

@@ -179,7 +179,10 @@ impl<'a> Builder<'_, 'a> {
 
     /// The value whose memory holds `v`, as the host sees it.
     fn held(&self, mut v: ValueId) -> ValueId {
-        while !self.region.value(v).is_input() && self.region.value(v).is_view() && self.region.value(v).base() != v {
+        while !self.region.value(v).is_input()
+            && self.region.value(v).is_view()
+            && self.region.value(v).base() != v
+        {
             v = self.region.value(v).base();
         }
         v
