@@ -815,6 +815,25 @@ fn a_negative_number_is_a_value() {
 }
 
 #[test]
+fn files_that_cannot_be_read_or_written_are_named() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    place.file("cut.json", "{\"in0\": ");
+    place.file("list.json", "{\"in0\": [1, 2]}");
+    place.file("text.safetensors", "this is no safetensors file");
+    let given = |file| place.run(&["run", "small.trace", "--config", "reference", "--inputs", file]);
+    let seen = [
+        given("cut.json"),
+        given("list.json"),
+        given("text.safetensors"),
+        given("absent.safetensors"),
+        // Before anything runs.
+        place.run(&["run", "small.trace", "--config", "reference", "--output", "nowhere/o.safetensors"]),
+    ];
+    check("files_bad", &place, &seen.join("\n"));
+}
+
+#[test]
 fn a_library_that_is_no_plugin_is_an_error() {
     let place = Place::new();
     let source = place.file("none.c", "int none(void) { return 0; }\n");

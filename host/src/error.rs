@@ -232,7 +232,7 @@ pub enum TensorFileError {
         reason: String,
     },
     /// The file is not safetensors, is damaged, or holds what no program has.
-    #[error("`{}` is no safetensors file that can be used: {reason}", path.display())]
+    #[error("`{}` is no {} that can be used: {reason}", path.display(), tensor_file(path))]
     #[diagnostic(
         code(tensors::bad_file),
         help("tensors travel as safetensors; numbers, booleans and null of `--inputs` go into a `.json`")
@@ -243,6 +243,14 @@ pub enum TensorFileError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What a file of tensors should be, by its ending.
+fn tensor_file(path: &std::path::Path) -> &'static str {
+    match path.extension() {
+        Some(end) if end == "json" => "JSON file of inputs",
+        _ => "safetensors file",
+    }
 }
 
 /// Inputs given by name that do not fit the program.

@@ -10,12 +10,13 @@ use thunderhead::{Error, Program, Tensor, Value};
 
 use super::args::GradArgs;
 use super::failure::Failure;
-use super::outputs::{Compared, Outputs};
+use super::outputs::{Compared, Outputs, check_folders};
 use super::program::Opened;
 use super::render::Screen;
 use super::render::progress::timed;
 
 pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
+    check_folders([args.output.as_ref()])?;
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     if opened.program.dialect() == Some(Dialect::Aten) {
         screen.say(

@@ -1,7 +1,8 @@
 //! What a run gave: printed, written, compared.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thunderhead::compare::{Tolerance, Verdict, compare, compare_gradients, described, element_text};
@@ -205,6 +206,18 @@ fn mismatch(what: &'static str, compared: &[Compared], path: &Path) -> Result<()
         n_compared: compared.len(),
         worst: format!("{}: {}", worst.name, worst.sentence()),
     })
+}
+
+/// Folders of files that are to be written: one that is not there is found before the work, not after it.
+pub fn check_folders<'a>(paths: impl IntoIterator<Item = Option<&'a PathBuf>>) -> Result<(), Failure> {
+    for path in paths.into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            let missing = io::Error::new(io::ErrorKind::NotFound, "its folder does not exist");
+            return Err(Failure::write(path, &missing));
+        }
+    }
+    Ok(())
 }
 
 fn type_of(value: &Value) -> String {

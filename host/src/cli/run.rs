@@ -5,12 +5,13 @@ use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::args::RunArgs;
 use super::failure::Failure;
-use super::outputs::{Compared, Outputs};
+use super::outputs::{Compared, Outputs, check_folders};
 use super::program::{Opened, is_input_name};
 use super::render::Screen;
 use super::render::progress::timed;
 
 pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
+    check_folders([args.output.as_ref(), args.state_out.as_ref()])?;
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     if let Some(path) = &args.state {
         let mut state = read_tensors(path)?;

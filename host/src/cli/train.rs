@@ -13,15 +13,14 @@ use thunderhead::{AdamNumbers, Glob, Loss, Optimizer, Rule, TrainOptions, Traine
 
 use super::args::{LossArg, OptimizerArg, TrainArgs};
 use super::failure::Failure;
+use super::outputs::check_folders;
 use super::program::open_for_training;
 use super::render::Screen;
 use super::render::units::count;
 
 pub fn run(args: &TrainArgs, screen: &Screen) -> Result<(), Failure> {
     let options = options(args)?;
-    for path in [Some(&args.out), args.resume.as_ref(), args.log.as_ref()].into_iter().flatten() {
-        check_folder(path)?;
-    }
+    check_folders([Some(&args.out), args.resume.as_ref(), args.log.as_ref()])?;
     let mut trainer = open_for_training(&args.model, &options, screen)?;
     say_what_is_odd(&trainer, screen);
     let batches = batches(args, &trainer)?;
@@ -133,18 +132,6 @@ fn options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
         no_decay: args.no_decay.iter().map(|text| Glob::new(text.as_str())).collect(),
         seed: args.model.seed.cast_signed(),
     })
-}
-
-/// A folder that is not there is found before the work, not after it.
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            let missing = io::Error::new(io::ErrorKind::NotFound, "its folder does not exist");
-            Err(Failure::write(path, &missing))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn say_what_is_odd(trainer: &Trainer, screen: &Screen) {
