@@ -248,7 +248,7 @@ impl Session {
         if checked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(compiled))) {
             return Ok(());
         }
-        let violations = violations(&self.config, &plan_of(compiled));
+        let violations = violations(&self.config, &self.executors, &plan_of(compiled));
         if !violations.is_empty() {
             return Err(ExpectationErrors { violations }.into());
         }
@@ -266,14 +266,14 @@ fn has_any(expect: &Expect) -> bool {
     !expect.claims.is_empty() || expect.max_last_resort.is_some() || expect.max_copies.is_some()
 }
 
-/// The plugin's failure that an error is, if it is one; out of memory and cancelling are nobody's fault.
+/// The plugin's failure that an error is, if it is one; cancelling and data that nobody could work on are no plugin's fault.
 fn plugin_fault(error: &SessionError) -> Option<&Fault> {
     let fault = match error {
         SessionError::Run(RunError::Fault(fault)) => fault,
         SessionError::Compile(CompileError::Plan(PlanError::Make(fault))) => fault,
         _ => return None,
     };
-    (fault.kind != FaultKind::Cancelled).then_some(fault)
+    (!matches!(fault.kind, FaultKind::Cancelled | FaultKind::BadData)).then_some(fault)
 }
 
 fn refusal_of(fault: &Fault) -> Refusal {
@@ -285,7 +285,7 @@ fn refusal_of(fault: &Fault) -> Refusal {
 }
 
 /// Everything that the config expects and the plan does not keep.
-fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
+fn violations(config: &Resolved, executors: &[Arc<LoadedExecutor>], plan: &PlanFile) -> Vec<Violation> {
     let expect = &config.expect;
     let mut violations = Vec::new();
     for expected in &expect.claims {
@@ -303,6 +303,11 @@ fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
                 from: expected.from.to_string(),
                 why: match refusal {
                     Some(refusal) => format!("`{by}` refused ({}): {}", refusal.code, refusal.sentence),
+                    None if by != "host"
+                        && executors.iter().all(|executor| executor.declaration().name != *by) =>
+                    {
+                        format!("`{by}` is not loaded; `thunderhead doctor` says why")
+                    }
                     None => format!("`{by}` was not asked before; see its place in the order"),
                 },
             });

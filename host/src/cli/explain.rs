@@ -3,6 +3,7 @@
 use serde_json::json;
 use thunderhead::plan::{PlanFile, PlannedOp};
 use thunderhead_manifest::Glob;
+use thunderhead_manifest::document::nearest;
 
 use super::args::ExplainArgs;
 use super::failure::Failure;
@@ -13,6 +14,9 @@ pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     let plans = opened.plans(args.grad.wanted().as_ref())?;
     let glob = args.op.as_deref().map(Glob::new);
+    if let Some(glob) = &glob {
+        check_matches(glob, &plans)?;
+    }
     let shown = plans.iter().map(|(name, plan)| (*name, shown(plan, glob.as_ref()).collect()));
     let shown: Vec<(&str, Vec<&PlannedOp>)> = shown.collect();
     if args.json {
@@ -21,6 +25,7 @@ pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
             report[if name == "forward" { "ops" } else { "backward_ops" }] = json!(ops);
         }
         report["like_not_found"] = json!(opened.skipped_likes());
+        report["plugin_warnings"] = json!(opened.host.plugin_warnings());
         return screen.data(&format!("{report:#}\n"));
     }
     let mut text = String::new();
@@ -38,7 +43,28 @@ pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
 }
 
 fn shown<'p>(plan: &'p PlanFile, glob: Option<&Glob>) -> impl Iterator<Item = &'p PlannedOp> {
-    plan.ops.iter().filter(move |op| glob.is_none_or(|glob| glob.matches(&op.op)))
+    plan.ops.iter().filter(move |op| glob.is_none_or(|glob| names(op).any(|name| glob.matches(name))))
+}
+
+/// What an op can be asked for by: its name, its id (the value that it makes), and where it stands in the model.
+fn names(op: &PlannedOp) -> impl Iterator<Item = &str> {
+    [op.op.as_str(), op.id.as_str(), op.at.as_str()].into_iter()
+}
+
+/// Nothing to show is a mistake, not an answer.
+fn check_matches(glob: &Glob, plans: &[(&str, PlanFile)]) -> Result<(), Failure> {
+    let ops = || plans.iter().flat_map(|(_, plan)| &plan.ops);
+    if ops().any(|op| names(op).any(|name| glob.matches(name))) {
+        return Ok(());
+    }
+    let text = glob.as_str();
+    let bare =
+        ops().map(|op| op.op.as_str()).find(|op| op.split_once('.').is_some_and(|(_, rest)| rest == text));
+    let advice = match bare.or_else(|| nearest(text, ops().flat_map(names))) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "leave --op out to see all; names of ops, ids of values and globs can be given".to_owned(),
+    };
+    Err(Failure::Usage { message: format!("the program has no op that `{text}` matches"), advice })
 }
 
 /// The op and its owner on a line, a line for each refusal below it; parts stand below what they are parts of.

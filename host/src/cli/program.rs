@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
 use thunderhead::ir::Type;
+use thunderhead::loader::LoadError;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
 use thunderhead::tensor_files::read_inputs;
-use thunderhead::{Error, Host, HostOptions, Look, Program, Session, TrainOptions, Trainer, Value, look};
+use thunderhead::{
+    Error, Host, HostOptions, Look, NamedInputError, Program, Session, TrainOptions, Trainer, Value, look,
+};
 
 use super::args::{ConfigArgs, InputArgs, ModelArgs, WantedArgs};
 use super::failure::Failure;
@@ -31,8 +34,12 @@ pub fn look_around(args: &ConfigArgs) -> Result<Look, Failure> {
 
 /// The config that the arguments mean; what was noticed in it is said.
 pub fn look_at_config(args: &ConfigArgs, screen: &Screen) -> Result<(Resolved, Vec<Notice>), Failure> {
-    let (resolved, notices) = look_around(args)?.resolved()?.clone();
+    let look = look_around(args)?;
+    let (resolved, notices) = look.resolved()?.clone();
     notices.iter().for_each(|notice| warn(notice, screen));
+    let wanted = resolved.loaded(&look.found.manifests());
+    let warnings = look.found.warnings_of(&|name| wanted.iter().any(|wanted| wanted.name == name));
+    warnings.iter().for_each(|warning| say_warning(warning, screen));
     Ok((resolved, notices))
 }
 
@@ -61,15 +68,25 @@ fn load(look: Look, screen: &Screen) -> Result<Host, Failure> {
         LastResort::None => "",
     };
     for refused in host.refused() {
-        // A preset names who may well be missing: said in a line, not as an alarm.
         let (name, error) = (&refused.name, &refused.error);
+        // A preset names who may well be missing: the summary line says so at each run, and `doctor` where it was looked for.
+        if matches!(error, LoadError::NotFound { .. }) {
+            screen.detail(&format!("executor `{name}` is not there: {error}{takes_over}"));
+            continue;
+        }
         let note = screen.err.warning("note");
         screen.say(&format!("{note}: executor `{name}` is left out: {error}{takes_over}"));
     }
-    for skipped in host.found().skipped.iter().filter(|skipped| skipped.named) {
+    host.plugin_warnings().iter().for_each(|warning| say_warning(warning, screen));
+    for skipped in host.found().skipped.iter().filter(|skipped| skipped.is_worth_a_note()) {
         warn(&skipped.error, screen);
     }
     Ok(host)
+}
+
+/// What is odd about a manifest.
+fn say_warning((id, warning): &(String, String), screen: &Screen) {
+    screen.say(&format!("{}: {id}: {warning}", screen.err.warning("note")));
 }
 
 fn warn(diagnostic: &dyn miette::Diagnostic, screen: &Screen) {
@@ -156,12 +173,19 @@ impl Opened {
             n_regions: plans.iter().map(|plan| plan.regions.len()).sum(),
             n_copies: copies().count(),
             copied_bytes: copies().map(|copy| copy.bytes).sum(),
-            refused: self.host.refused().iter().map(|refused| refused.name.clone()).collect(),
+            refused: self.left_out(|error| !matches!(error, LoadError::NotFound { .. })),
+            absent: self.left_out(|error| matches!(error, LoadError::NotFound { .. })),
             run,
             compile,
             peak_bytes: plans.iter().map(|plan| plan.arena_bytes + plan.output_bytes).sum(),
             saved_bytes: None,
         }
+    }
+
+    /// Executors of the config that could not be had for such a reason.
+    fn left_out(&self, reason: impl Fn(&LoadError) -> bool) -> Vec<String> {
+        let refused = self.host.refused().iter().filter(|refused| reason(&refused.error));
+        refused.map(|refused| refused.name.clone()).collect()
     }
 
     /// Names of `like` that no plugin brings.
@@ -181,6 +205,9 @@ pub fn open_for_training(
     Ok(load(look, screen)?.trainer(&program, options)?)
 }
 
+/// What a batch of `train` holds beside the inputs.
+const TARGET: &str = "target";
+
 /// The inputs of the files; with no file at all, all of them from the seed, which is said.
 fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) -> Result<Vec<Value>, Failure> {
     let mut given: BTreeMap<String, Value> = BTreeMap::new();
@@ -192,6 +219,14 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
                 return Err(Failure::Usage { message, advice });
             }
         }
+    }
+    // A batch that `train` takes runs, too: what only a loss looks at is passed over.
+    if given.contains_key(TARGET) && !program.has_input(TARGET) {
+        given.remove(TARGET);
+        screen.say(&format!(
+            "{}: `{TARGET}` is passed over: the program has no such input, only `train` looks at it",
+            screen.err.warning("note")
+        ));
     }
     if !files.is_empty() {
         return Ok(program.arrange(given, &mut |_, _| None)?);
@@ -216,7 +251,14 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     if let Some(error) = fault {
         return Err(Failure::Fill { reason: error.to_string() });
     }
-    let values = values?;
+    let values = match values {
+        // Nobody gave any input, so that is no advice here.
+        Err(Error::Named(NamedInputError::Missing { name, wanted })) => {
+            let reason = format!("`{name}` is {wanted}, and its size is not known");
+            return Err(Failure::Fill { reason });
+        }
+        values => values?,
+    };
     if !said.is_empty() {
         screen.say(&format!("no --inputs: filled from seed {seed}: {}", said.join(", ")));
     }

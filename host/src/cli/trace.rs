@@ -10,7 +10,7 @@ use thunderhead::run::{Compiled, GradRequest};
 
 use super::args::{StageArg, TraceArgs, WantedArgs};
 use super::failure::Failure;
-use super::program::{Opened, open_program};
+use super::program::{Opened, look_at_config, open_program};
 use super::render::Screen;
 
 pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
@@ -24,8 +24,10 @@ pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
             let advice = "leave --grad out, or take one of the stages after it".to_owned();
             return Err(Failure::Usage { message, advice });
         }
-        // The acquired trace is the model's alone: no plugin is asked for it.
+        // The acquired trace is the model's alone: no plugin is asked for it. A config that was typed is looked at all the same,
+        // since whoever names one wants it to be right.
         let program = open_program(&args.model, screen)?;
+        look_at_config(&args.model.config, screen)?;
         let mut module = Module::clone(program.module());
         module.traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
         return shown(&module, depth, args, &[], screen);
