@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
-use thunderhead::ir::Type;
+use thunderhead::ir::{NumKind, NumberType, SymDecl, Symbol, Trace, Type};
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
 use thunderhead::tensor_files::read_inputs;
@@ -14,7 +14,7 @@ use thunderhead::{Error, Host, HostOptions, Look, Program, Session, TrainOptions
 
 use super::args::{ConfigArgs, InputArgs, ModelArgs, WantedArgs};
 use super::failure::Failure;
-use super::fill::{Bits, filled, size_of};
+use super::fill::{Bits, filled, number_of, size_of};
 use super::log;
 use super::render::summary::Summary;
 use super::render::{Screen, diagnostic};
@@ -196,12 +196,23 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     if !files.is_empty() {
         return Ok(program.arrange(given, &mut |_, _| None)?);
     }
+    let Some(trace) = program.module().traces.first() else {
+        return Ok(program.arrange(given, &mut |_, _| None)?);
+    };
+    let value_of = |decl: &SymDecl| if is_size(trace, decl.symbol) { size_of(decl) } else { number_of(decl) };
     let sizes: BTreeMap<_, _> =
-        program.module().dims.iter().map(|decl| (decl.symbol, size_of(decl))).collect();
+        program.module().dims.iter().map(|decl| (decl.symbol, value_of(decl))).collect();
     let mut said = Vec::new();
     let mut fault = None;
     let values = program.arrange(given, &mut |i, ty| {
-        let dims = concrete(ty, &|symbol| sizes.get(&symbol).copied())?;
+        let size = |symbol| sizes.get(&symbol).copied();
+        let dims = concrete(ty, &size)?;
+        // An integer that sizes are made of has the value of its symbol.
+        if let Type::Number(NumberType { kind: NumKind::Int, equals: Some(dim) }) = ty {
+            let value = dim.eval(&size).map(Value::Int)?;
+            said.push(described(&value));
+            return Some(value);
+        }
         match filled(ty, &dims, &mut Bits::new(seed, i)) {
             Ok(value) => {
                 said.push(described(&value));
@@ -223,8 +234,17 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     Ok(values)
 }
 
+/// Is the symbol in the dims of an input?
+fn is_size(trace: &Trace, symbol: Symbol) -> bool {
+    let mut found = false;
+    for dim in trace.params.iter().filter_map(|p| trace.ty(p.value).tensor()).flat_map(|t| &t.dims) {
+        dim.for_each_symbol(&mut |s| found |= s == symbol);
+    }
+    found
+}
+
 /// The dims of a tensor type with these sizes; empty for numbers. `None` where a size has no value.
-fn concrete(ty: &Type, size: &dyn Fn(thunderhead::ir::Symbol) -> Option<i64>) -> Option<Vec<i64>> {
+fn concrete(ty: &Type, size: &dyn Fn(Symbol) -> Option<i64>) -> Option<Vec<i64>> {
     match ty {
         Type::Tensor(tensor) => tensor.dims.iter().map(|dim| dim.eval(&|symbol| size(symbol))).collect(),
         Type::Number(_) => Some(Vec::new()),
