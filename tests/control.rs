@@ -180,3 +180,45 @@ fn a_run_after_a_cancelled_one_is_whole() {
     session.cancel();
     session.forward(&given, &GradRequest::default()).expect("the cancel was for runs before it");
 }
+
+/// A scan that carries an integer and a float beside a tensor: exported programs have none, traces may.
+const COUNTED: &str = "thunderhead trace 1.0
+
+trace forward(
+    %h: f64[] input \"h\",
+    %xs: f64[3] input \"xs\",
+) stage acquired {
+    %last: f64[], %i: int, %f: float = prims.scan(body=&body, init=[%h, 0, 1.0], xs=[%xs], extra=[], reverse=false)
+    return %last as \"out0\"
+}
+
+trace body(
+    %h: f64[] operand,
+    %i: int operand,
+    %f: float operand,
+    %x: f64[] operand,
+) stage acquired {
+    %a: f64[] = prims.mul(%h, %x)
+    %b: f64[] = prims.mul(%a, %f)
+    %c: f64[] = prims.add(%b, %i)
+    %i1: int = num.add(%i, 1)
+    %f1: float = num.mul(%f, 0.5)
+    return %c, %i1, %f1
+}
+";
+
+#[test]
+fn numbers_that_a_scan_carries_are_those_of_their_trip_in_the_gradient() {
+    let program = Program::from_trace_text("counted.trace", COUNTED).expect("a good trace");
+    let session = host("reference", None, 1).compile(&program).expect("it compiles");
+    let scalar = |x: f64| Tensor::from_slice(&[x], &[]).expect("a scalar");
+    let xs = Tensor::from_slice(&[2.0f64, 3.0, 5.0], &[3]).expect("a row");
+    let given = [Value::Tensor(scalar(7.0)), Value::Tensor(xs)];
+    let (outputs, _, tape) = session.forward(&given, &GradRequest::default()).expect("it runs");
+    // ((7 · 2 · 1 + 0) · 3 · ½ + 1) · 5 · ¼ + 2
+    assert_eq!(outputs[0].tensor().expect("a tensor").to_vec::<f64>().expect("f64"), [29.5]);
+    let gradients = tape.backward(&[(0, scalar(8.0))].into_iter().collect()).expect("it has a gradient");
+    let of = |name: &str| gradients[name].to_vec::<f64>().expect("f64");
+    assert_eq!(of("h"), [30.0]);
+    assert_eq!(of("xs"), [105.0, 70.0, 44.0]);
+}

@@ -191,7 +191,7 @@ impl Runner<'_> {
                 None => return Err(internal("the condition of a loop gives nothing")),
             }
             for (begun, value) in begun.iter_mut().zip(&carried) {
-                begun.extend(value.tensor().cloned());
+                begun.push(as_tensor(value)?);
             }
             carried = self.call(body, given)?;
             if carried.len() != like.len() {
@@ -199,9 +199,7 @@ impl Runner<'_> {
             }
         }
         for (begun, like) in begun.iter().zip(&like) {
-            if let Some(like) = like.tensor() {
-                carried.push(Value::Tensor(stack(begun, like)?));
-            }
+            carried.push(Value::Tensor(stack(begun, &as_tensor(like)?)?));
         }
         Ok(carried)
     }
@@ -426,6 +424,17 @@ fn slice(t: &Tensor, at: i64) -> Result<Operand, RunError> {
         return Err(internal("a scan over a tensor without dims"));
     };
     Ok(Operand::new(operand.bytes().clone(), offset, size, dims.to_vec(), strides.to_vec())?)
+}
+
+/// A tensor as it is; a number as one without dims.
+fn as_tensor(value: &Value) -> Result<Tensor, RunError> {
+    Ok(match value {
+        Value::Tensor(tensor) => tensor.clone(),
+        Value::Int(n) => Tensor::from_slice(&[*n], &[])?,
+        Value::Float(x) => Tensor::from_slice(&[*x], &[])?,
+        Value::Bool(b) => Tensor::from_slice(&[*b], &[])?,
+        other => return Err(internal(&format!("a loop carries {}", other.kind()))),
+    })
 }
 
 /// The tensors, each like `like`, along a new axis 0.
