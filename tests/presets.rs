@@ -8,13 +8,20 @@
 mod exported;
 #[path = "support/models.rs"]
 mod models;
+#[path = "conformance/sample.rs"]
+mod sample;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use exported::folder;
+use sample::{case, is_generic};
 use thunderhead::config::{Overlay, Start, Surroundings};
-use thunderhead::{Host, HostOptions};
+use thunderhead::ir::Dtype;
+use thunderhead::ops::{self, Traits};
+use thunderhead::plan::{PlanFile, PlannedOp};
+use thunderhead::run::GradRequest;
+use thunderhead::{Host, HostOptions, Program, Tensor, Value};
 
 /// Models whose gradients fusers give, but beyond PyTorch's tolerance, and why.
 const GRADIENT_EXCEPTIONS: &[(&str, &str)] = &[(
@@ -30,12 +37,21 @@ fn dist() -> Option<PathBuf> {
 
 /// A host with the preset's executors and the plugins of a folder.
 fn host(preset: &str, plugins: &Path, dist: &Path) -> Host {
+    open(&format!("config = 1\nbase = \"{preset}\"\n[plugins]\npaths = [{plugins:?}]\n"), dist)
+}
+
+/// A host with executors of the tree in this order; `more` is what else the config says.
+fn ordered(order: &[&str], more: &str, dist: &Path) -> Host {
+    let plugins = dist.join("plugins");
+    open(&format!("config = 1\nexecutors = {order:?}\n[plugins]\npaths = [{plugins:?}]\n{more}"), dist)
+}
+
+fn open(text: &str, dist: &Path) -> Host {
     let mut around = Surroundings::of_process();
     around.variables.remove("THUNDERHEAD_PLUGINS");
     around.exe_dir = Some(dist.join("bin"));
-    let text = format!("config = 1\nbase = \"{preset}\"\n[plugins]\npaths = [{plugins:?}]\n");
-    let options = HostOptions { start: Start::Text(text), overlay: Overlay::default(), around };
-    Host::open(&options).unwrap_or_else(|error| panic!("{preset}: {error}"))
+    let options = HostOptions { start: Start::Text(text.to_owned()), overlay: Overlay::default(), around };
+    Host::open(&options).unwrap_or_else(|error| panic!("{error}:\n{text}"))
 }
 
 #[track_caller]
@@ -150,4 +166,220 @@ fn a_printed_execution_trace_runs_again_with_the_same_regions_and_bits() {
         lines.map(|line| line.trim().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(regions(&text), regions(&again));
+}
+
+/// The Llama's plans on these executors: forward, forward of a training step, backward.
+fn llama_plans(host: &Host) -> [PlanFile; 3] {
+    let folder = folder("lit_llama2");
+    let program = Program::open(folder.join("model.pt2")).expect("opens");
+    let session = host.compile(&program).expect("compiles");
+    let given = thunderhead::tensor_files::read_tensors(&folder.join("inputs.safetensors")).expect("reads");
+    let given = given.into_iter().map(|(name, tensor)| (name, Value::Tensor(tensor))).collect();
+    let inputs = program.arrange(given, &mut |_, _| None).expect("fits");
+    let (forward, backward) = session.plan_grad(&inputs, &GradRequest::default()).expect("plans");
+    [session.plan(&inputs).expect("plans"), forward, backward]
+}
+
+/// Ops of the program that nobody took apart, and what is claimed of those that were.
+fn attention(plan: &PlanFile) -> &PlannedOp {
+    let is_attention = |op: &&PlannedOp| op.op.starts_with("torch.scaled_dot_product_attention");
+    plan.ops.iter().find(is_attention).expect("an attention")
+}
+
+#[test]
+fn attention_is_whole_before_a_fuser_and_behind_it_forward_and_backward() {
+    let Some(dist) = dist() else { return };
+    if !dist.join("plugins/libthunderhead_sdpa.so").exists() {
+        return;
+    }
+    for plan in llama_plans(&ordered(&["sdpa", "full_fusion"], "", &dist)) {
+        let op = attention(&plan);
+        assert_eq!((op.executor.as_deref(), op.region.as_deref()), (Some("sdpa"), None), "{}", op.op);
+    }
+    for plan in llama_plans(&ordered(&["full_fusion", "sdpa"], "", &dist)) {
+        let op = attention(&plan);
+        assert_eq!(op.executor.as_deref(), Some("full_fusion"), "{}", op.op);
+        assert_eq!(op.run_by.as_deref(), Some("sdpa"), "{}", op.op);
+        assert!(op.region.is_some(), "{}", op.op);
+    }
+}
+
+/// What repeats and what does nothing is gone before anybody builds a region.
+#[test]
+fn a_llamas_region_holds_nothing_twice() {
+    let Some(dist) = dist() else { return };
+    let (model, inputs) = llama();
+    let text = printed(
+        &dist,
+        &[
+            "trace",
+            &model,
+            "--inputs",
+            &inputs,
+            "--config",
+            "torch_compile",
+            "--stage",
+            "execution",
+            "--depth",
+            "2",
+        ],
+    );
+    let lines = |what: &[&str]| {
+        text.lines()
+            .filter(|line| line.trim().starts_with('%') && what.iter().all(|w| line.contains(w)))
+            .count()
+    };
+    for buffer in ["(%cos", "(%sin"] {
+        assert!(lines(&["= torch.slice", buffer]) <= 1, "{text}");
+    }
+    let ops: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once(" = ").map(|(_, call)| call)).collect();
+    let unique: std::collections::BTreeSet<&&str> = ops.iter().collect();
+    assert_eq!(unique.len(), ops.len(), "a call stands twice:\n{text}");
+    let zero_width = text.lines().any(|line| line.contains("torch.slice") && line.contains(", 0]"));
+    assert!(!zero_width, "{text}");
+    let single = text
+        .lines()
+        .filter_map(|line| line.split_once("torch.cat(["))
+        .any(|(_, rest)| rest.split_once(']').is_some_and(|(operands, _)| !operands.contains(',')));
+    assert!(!single, "{text}");
+}
+
+fn f32s(dims: &[i64]) -> Value {
+    let n = dims.iter().product::<i64>();
+    let data: Vec<f32> = (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 32.0).collect();
+    Value::Tensor(Tensor::from_slice(&data, dims).expect("as many"))
+}
+
+fn program(text: &str) -> Program {
+    Program::from_trace_text("case", &format!("thunderhead trace 1.0\n\n{text}")).expect("a trace")
+}
+
+#[test]
+fn views_alone_are_no_region() {
+    let Some(dist) = dist() else { return };
+    let text = "trace forward(
+    %x: f32[4, 6] input \"in0\",
+) stage acquired {
+    %t: f32[6, 4] = torch.transpose(%x, axis0=0, axis1=1)
+    %s: f32[3, 4] = torch.slice(%t, axis=0, start=1, end=4, step=1)
+    %u: f32[3, 1, 4] = torch.unsqueeze(%s, axis=1)
+    return %u as \"out0\", %t as \"out1\"
+}
+";
+    for preset in ["full_fusion", "concat_inductor"] {
+        let session = host(preset, &dist.join("plugins"), &dist).compile(&program(text)).expect("compiles");
+        let plan = session.plan(&[f32s(&[4, 6])]).expect("plans");
+        assert!(plan.regions.is_empty(), "{preset}");
+    }
+}
+
+#[test]
+fn two_fusers_of_one_label_name_their_regions_apart() {
+    let Some(dist) = dist() else { return };
+    let labels = "[executor.concat_inductor]\nlabel = \"Same\"\n[executor.full_fusion]\nlabel = \"Same\"\n";
+    let host = ordered(&["concat_inductor", "full_fusion"], labels, &dist);
+    for name in ["lit_llama2", "hf_gpt2"] {
+        for dialect in ["model", "core"] {
+            models::results(&host, &folder(name), dialect).unwrap_or_else(|why| panic!("{name}: {why}"));
+        }
+        models::gradients(&host, &folder(name), true).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
+    let plans = llama_plans(&host);
+    let by: std::collections::BTreeSet<&str> =
+        plans[0].regions.iter().map(|region| region.executor.as_str()).collect();
+    assert_eq!(by.len(), 2, "both build regions");
+    for plan in &plans {
+        let names: std::collections::BTreeSet<&str> = plan.regions.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names.len(), plan.regions.len());
+        assert!(names.iter().all(|name| name.starts_with("Same")));
+    }
+}
+
+/// The rotary embedding, as it stands in every Llama: halves turned, times cosine and sine. One kernel, so one pass.
+#[test]
+fn a_rotary_embedding_is_one_kernel() {
+    let Some(dist) = dist() else { return };
+    let text = "trace forward(
+    %x: f32[2, 4, 16, 8] input \"in0\",
+    %cos: f32[16, 8] input \"in1\",
+    %sin: f32[16, 8] input \"in2\",
+) stage acquired {
+    %a: f32[2, 4, 16, 4] = torch.slice(%x, axis=3, start=0, end=4, step=1)
+    %b: f32[2, 4, 16, 4] = torch.slice(%x, axis=3, start=4, end=8, step=1)
+    %n: f32[2, 4, 16, 4] = torch.neg(%b)
+    %r: f32[2, 4, 16, 8] = torch.cat([%n, %a], axis=-1)
+    %c: f32[2, 4, 16, 8] = torch.mul(%x, %cos)
+    %s: f32[2, 4, 16, 8] = torch.mul(%r, %sin)
+    %y: f32[2, 4, 16, 8] = torch.add(%c, %s)
+    return %y as \"out0\"
+}
+";
+    let inputs = [f32s(&[2, 4, 16, 8]), f32s(&[16, 8]), f32s(&[16, 8])];
+    for preset in ["concat_inductor", "full_fusion"] {
+        let session = host(preset, &dist.join("plugins"), &dist).compile(&program(text)).expect("compiles");
+        let plan = session.plan(&inputs).expect("plans");
+        // Beside it, the host's copies of small inputs and outputs.
+        let kernels = plan.steps.iter().filter(|step| step.kind == "kernel");
+        assert_eq!(kernels.count(), 1, "{preset}: {:?}", plan.steps);
+        assert_eq!(plan.regions.len(), 1, "{preset}");
+        let expected = Host::reference().expect("built in").compile(&program(text)).expect("compiles");
+        let numbers =
+            |values: Vec<Value>| values[0].tensor().expect("a tensor").to_vec::<f32>().expect("f32");
+        let (found, expected) = (session.run(&inputs).expect("runs"), expected.run(&inputs).expect("runs"));
+        let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-6;
+        assert!(!numbers(found).iter().zip(&numbers(expected)).any(far), "{preset}");
+    }
+}
+
+/// `full_fusion` claims each op, dtype and form that `pytorch` or `sdpa` claims, but for what no region may hold.
+#[test]
+fn full_fusion_claims_all_that_libtorchs_plugins_claim() {
+    let Some(dist) = dist() else { return };
+    if !dist.join("plugins/libthunderhead_pytorch.so").exists() {
+        return;
+    }
+    let last = "last_resort = \"none\"\n";
+    let open = |order: &[&str]| {
+        let plugins = dist.join("plugins");
+        let text = format!("config = 1\nexecutors = {order:?}\n{last}[plugins]\npaths = [{plugins:?}]\n");
+        self::open(&text, &dist)
+    };
+    let (separate, fused) = (open(&["sdpa", "pytorch"]), open(&["full_fusion"]));
+    let (mut compared, mut missing) = (0, Vec::new());
+    let not_run = [Traits::HOST, Traits::EFFECT, Traits::WRITES];
+    let run = ops::table()
+        .iter()
+        .filter(|op| !not_run.iter().any(|traits| op.is(*traits)) && !op.name.starts_with("num."));
+    for op in run {
+        for sample in op.samples {
+            let dtypes: &[Dtype] = if is_generic(sample.0) {
+                &[Dtype::F32, Dtype::Bf16, Dtype::I64, Dtype::C64]
+            } else {
+                &[Dtype::F32]
+            };
+            for dtype in dtypes {
+                let Ok(case) = case(op, sample.0, *dtype) else { continue };
+                let claimed = |host: &Host| {
+                    let plan = host.compile(&case.program).ok()?.plan(&case.inputs).ok()?;
+                    plan.ops.first()?.executor.clone()
+                };
+                let Some(by) = claimed(&separate) else { continue };
+                let found = claimed(&fused);
+                compared += 1;
+                let expected = if by == "host" { "host" } else { "full_fusion" };
+                // No region holds sizes that only a run knows.
+                let sized = case.program.module().traces[0].outputs.iter().any(|output| {
+                    let value = output.value.value().expect("a value");
+                    let ty = case.program.module().traces[0].ty(value).tensor().cloned();
+                    ty.is_some_and(|ty| ty.dims.iter().any(|dim| dim.known().is_none()))
+                });
+                if !sized && found.as_deref() != Some(expected) {
+                    missing.push(format!("{} {} ({}): {by}, but {found:?}", op.name, dtype.name(), sample.0));
+                }
+            }
+        }
+    }
+    assert!(compared > 2_000, "{compared} claims only");
+    assert!(missing.is_empty(), "{} of {compared}:\n{}", missing.len(), missing.join("\n"));
 }

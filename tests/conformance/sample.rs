@@ -250,7 +250,7 @@ fn unit(counter: u64) -> f64 {
 }
 
 /// One element (or one part of a complex one) as bytes.
-fn encoded(dtype: Dtype, value: f64) -> Vec<u8> {
+pub fn encoded(dtype: Dtype, value: f64) -> Vec<u8> {
     match dtype {
         Dtype::Bool => vec![u8::from(value != 0.0)],
         Dtype::U8 => vec![value as u8],

@@ -150,12 +150,18 @@ impl Tensor {
     /// The raw bytes of the elements in row-major order.
     pub fn to_bytes(&self) -> Result<Vec<u8>, TensorError> {
         let dense = self.contiguous()?;
-        let n = dense.numel() * dense.dtype.size_bytes();
-        if n == 0 {
-            return Ok(Vec::new());
+        Ok(dense.as_bytes().unwrap_or_default().to_vec())
+    }
+
+    /// The raw bytes of the elements where they lie, if that is in row-major order with nothing between them.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        let n = self.numel() * self.dtype.size_bytes();
+        match n {
+            _ if !self.is_contiguous() => None,
+            0 => Some(&[]),
+            // SAFETY: a dense operand's bytes stay inside its owner, and nothing writes a tensor that users hold.
+            n => Some(unsafe { std::slice::from_raw_parts(self.operand.addr(), n) }),
         }
-        // SAFETY: a dense operand's bytes stay inside its owner, and nothing writes a tensor that users hold.
-        Ok(unsafe { std::slice::from_raw_parts(dense.operand.addr(), n) }.to_vec())
     }
 }
 

@@ -74,7 +74,7 @@ struct Builder<'r, 'a> {
     /// The graph's value for a tensor of the region.
     nodes: HashMap<ValueId, Node>,
     /// Results that are only looks at another value's memory, though the host does not say so.
-    looks: HashMap<ValueId, ValueId>,
+    looks: HashMap<ValueId, (ValueId, OpId)>,
     /// The op at hand.
     now: OpId,
 }
@@ -104,7 +104,7 @@ impl<'a> Builder<'_, 'a> {
                 let [of, ..] = *op.input_values() else { return Err(Trouble::Refused) };
                 for (v, node) in op.output_values().iter().zip(results) {
                     self.nodes.insert(*v, node);
-                    self.looks.insert(*v, of);
+                    self.looks.insert(*v, (of, op.id()));
                 }
                 Ok(())
             }
@@ -154,6 +154,7 @@ impl<'a> Builder<'_, 'a> {
         let mut operands = Vec::new();
         let mut seen = HashSet::new();
         for v in op.input_values() {
+            self.settle(*v)?;
             let memory = self.memory(*v);
             if !self.region.value(memory).is_input() && seen.insert(memory) {
                 operands.push(Operand::Value(self.node(memory)?));
@@ -176,6 +177,30 @@ impl<'a> Builder<'_, 'a> {
         Ok(())
     }
 
+    /// The value whose memory holds `v`, as the host sees it.
+    fn held(&self, mut v: ValueId) -> ValueId {
+        while !self.region.value(v).is_input()
+            && self.region.value(v).is_view()
+            && self.region.value(v).base() != v
+        {
+            v = self.region.value(v).base();
+        }
+        v
+    }
+
+    /// Gives memory of its own to what is only a look at another value but not to the host, where somebody outside of
+    /// loops reads it.
+    fn settle(&mut self, v: ValueId) -> Result<(), Trouble> {
+        let held = self.held(v);
+        let Some((_, op)) = self.looks.remove(&held) else { return Ok(()) };
+        let from = self.node(held)?;
+        let now = std::mem::replace(&mut self.now, op);
+        let node = self.push(Prim::Copy, &[from.into()])?[0];
+        self.now = now;
+        self.is_primary(held, node);
+        Ok(())
+    }
+
     /// The value whose memory holds `v`.
     fn memory(&self, mut v: ValueId) -> ValueId {
         loop {
@@ -186,7 +211,7 @@ impl<'a> Builder<'_, 'a> {
                 value.base()
             } else {
                 match self.looks.get(&v) {
-                    Some(of) => *of,
+                    Some((of, _)) => *of,
                     None => return v,
                 }
             };
@@ -261,6 +286,7 @@ impl<'a> Builder<'_, 'a> {
     fn outputs(&mut self) -> Result<(), Trouble> {
         let mut seen = HashSet::new();
         for v in self.region.outputs() {
+            self.settle(*v)?;
             let memory = self.memory(*v);
             if self.region.value(memory).is_input() || !seen.insert(memory) {
                 continue;

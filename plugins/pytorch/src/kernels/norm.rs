@@ -28,13 +28,16 @@ pub static ROWS: &[Row] = &[
     with("torch.native_group_norm", |recipe| {
         let channels = vec![recipe.op.int("c")?];
         let (weight, bias) = parameters(recipe, &channels)?;
-        let mut args = recipe.args("a")?;
-        args.extend([weight, bias]);
+        let mut args = vec![dense(recipe, "a")?, weight, bias];
         args.extend(recipe.args("n c hw groups eps")?);
         recipe.call_to_outputs("native_group_norm", args)
     }),
     with("torch.native_group_norm_backward", |recipe| {
-        masked(recipe, "native_group_norm_backward", "g a mean rstd weight n c hw groups mask")
+        let mut args = vec![dense(recipe, "g")?, dense(recipe, "a")?];
+        args.extend([widened(recipe, "mean")?, widened(recipe, "rstd")?]);
+        args.push(parameter(recipe, "weight", &[recipe.op.int("c")?], 1)?);
+        args.extend(recipe.args("n c hw groups mask")?);
+        gradients(recipe, "native_group_norm_backward", args)
     }),
     with("torch.native_layer_norm", |recipe| {
         let dims = recipe.op.ints("dims")?.to_vec();
@@ -45,7 +48,13 @@ pub static ROWS: &[Row] = &[
         recipe.call_to_outputs("native_layer_norm", args)
     }),
     with("torch.native_layer_norm_backward", |recipe| {
-        masked(recipe, "native_layer_norm_backward", "g a dims mean rstd weight bias mask")
+        let dims = recipe.op.ints("dims")?.to_vec();
+        let mut args = recipe.args("g a dims")?;
+        args.extend([widened(recipe, "mean")?, widened(recipe, "rstd")?]);
+        args.push(parameter(recipe, "weight", &dims, 1)?);
+        args.push(parameter(recipe, "bias", &dims, 0)?);
+        args.extend(recipe.args("mask")?);
+        gradients(recipe, "native_layer_norm_backward", args)
     }),
     call("torch.renorm", "renorm", "a p axis max"),
     with("torch.rms_norm", rms_norm),
@@ -66,21 +75,52 @@ fn rms_norm(recipe: &mut Recipe<'_>) -> Result<(), Refusal> {
     recipe.call("rms_norm", "a dims weight eps")
 }
 
-/// Weight and bias of a norm whose statistics are results. ATen gives statistics in the dtype of the parameters, we in
-/// f32: half parameters are widened, absent ones are made of ones and zeros.
+/// Weight and bias of a norm whose statistics are results.
 fn parameters(recipe: &mut Recipe<'_>, dims: &[i64]) -> Result<(Arg, Arg), Refusal> {
+    Ok((parameter(recipe, "weight", dims, 1)?, parameter(recipe, "bias", dims, 0)?))
+}
+
+/// A parameter of a norm. ATen has statistics in the dtype of the parameters, we in f32: half parameters are widened,
+/// absent ones are made of ones or zeros.
+fn parameter(recipe: &mut Recipe<'_>, name: &str, dims: &[i64], absent: i64) -> Result<Arg, Refusal> {
     if !recipe.desc("a")?.dtype().is_half() {
-        return Ok((recipe.arg("weight")?, recipe.arg("bias")?));
+        return recipe.arg(name);
     }
-    let mut widened = |name: &str, absent: i64| -> Result<Arg, Refusal> {
-        if recipe.op.has(name) {
-            let args = vec![recipe.arg(name)?, Arg::Dtype(Dtype::F32)];
-            return Ok(Arg::Reg(recipe.run_with("_to_copy", args)));
+    if recipe.op.has(name) {
+        return widened(recipe, name);
+    }
+    let args = vec![Arg::Ints(dims.to_vec()), Arg::Int(absent), Arg::Dtype(Dtype::F32)];
+    Ok(Arg::Reg(recipe.bind_with("full", args)))
+}
+
+/// A tensor in f32 where it holds halves: statistics and parameters must have one dtype.
+fn widened(recipe: &mut Recipe<'_>, name: &str) -> Result<Arg, Refusal> {
+    if !recipe.desc(name)?.dtype().is_half() {
+        return recipe.arg(name);
+    }
+    let args = vec![recipe.arg(name)?, Arg::Dtype(Dtype::F32)];
+    Ok(Arg::Reg(recipe.run_with("_to_copy", args)))
+}
+
+/// A tensor in row-major order: libtorch's group norm asserts it where the composite above would see to it.
+fn dense(recipe: &mut Recipe<'_>, name: &str) -> Result<Arg, Refusal> {
+    let args = recipe.args(name)?;
+    Ok(Arg::Reg(recipe.run_with("contiguous", args)))
+}
+
+/// Gradients by the op's `mask`; those of widened parameters are rounded to what the op gives.
+fn gradients(recipe: &mut Recipe<'_>, aten: &str, args: Vec<Arg>) -> Result<(), Refusal> {
+    let outputs = wanted(recipe)?;
+    if !recipe.desc("a")?.dtype().is_half() {
+        return recipe.call_with_results(aten, args, &outputs);
+    }
+    let results = recipe.call_results(aten, args, outputs.len());
+    for (result, output) in results.into_iter().zip(outputs) {
+        if let Some(output) = output {
+            recipe.copy(result, recipe.out(output));
         }
-        let args = vec![Arg::Ints(dims.to_vec()), Arg::Int(absent), Arg::Dtype(Dtype::F32)];
-        Ok(Arg::Reg(recipe.bind_with("full", args)))
-    };
-    Ok((widened("weight", 1)?, widened("bias", 0)?))
+    }
+    Ok(())
 }
 
 /// Training with running statistics gives the new ones as results instead of writing them. In evaluation the statistics
