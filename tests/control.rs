@@ -222,3 +222,76 @@ fn numbers_that_a_scan_carries_are_those_of_their_trip_in_the_gradient() {
     assert_eq!(of("h"), [30.0]);
     assert_eq!(of("xs"), [105.0, 70.0, 44.0]);
 }
+
+/// `thunderhead` as a command; what it prints.
+fn command(args: &[&str]) -> String {
+    let mut thunderhead = std::process::Command::new(env!("CARGO_BIN_EXE_thunderhead"));
+    let done =
+        thunderhead.args(args).args(["--executors", "reference"]).env_remove("THUNDERHEAD_PLUGINS").output();
+    let done = done.expect("the command starts");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text")
+}
+
+/// At each stage nested traces are printed with the program, those of gradients too, with who runs their ops; what is
+/// printed reads back.
+#[test]
+fn nested_traces_are_shown_at_every_stage() {
+    for name in ["branches", "loop", "recurrent", "counted_down", "mapped_with_number", "random_trips"] {
+        let file = folder("control").join(format!("{name}.pt2"));
+        let file = file.to_str().expect("a plain path");
+        for stage in ["claimed", "execution", "forward"] {
+            for grad in [false, true] {
+                if stage == "forward" && !grad {
+                    continue;
+                }
+                let args: &[&str] = if grad {
+                    &["trace", file, "--stage", stage, "--grad"]
+                } else {
+                    &["trace", file, "--stage", stage]
+                };
+                let printed = command(args);
+                let read = text::parse(&printed, thunderhead::ops::schemas());
+                let read = read.unwrap_or_else(|faults| panic!("{args:?}: {faults}\n{printed}"));
+                let faults = thunderhead::ops::check::faults(&read.module);
+                assert!(faults.is_empty(), "{args:?}: {}\n{printed}", faults[0]);
+                let nested = &read.module.traces[if grad { 2 } else { 1 }..];
+                assert!(!nested.is_empty(), "{args:?}");
+                for trace in
+                    nested.iter().filter(|trace| stage != "forward" && trace.stage.name() != "acquired")
+                {
+                    assert_eq!(trace.stage.name(), stage, "{args:?}: {}", trace.name);
+                }
+                if stage != "forward" && matches!(name, "branches" | "recurrent") {
+                    assert!(
+                        nested.iter().all(|trace| trace.stage.name() == stage),
+                        "{args:?}: sizes are known"
+                    );
+                    assert!(printed.matches("@reference").count() >= 4 * nested.len(), "{args:?}\n{printed}");
+                }
+            }
+        }
+        let explained = command(&["explain", file, "--grad"]);
+        assert!(explained.contains("\nvjp_"), "{explained}");
+    }
+}
+
+/// A printed execution trace runs again with its nested traces, and gives the same bits.
+#[test]
+fn nested_traces_of_an_execution_trace_run_again() {
+    let host = host("reference", None, 1);
+    for name in ["branches", "loop", "recurrent", "several"] {
+        let file = folder("control").join(format!("{name}.pt2"));
+        let program = Program::open(&file).expect("a program");
+        let given = inputs(&program, &fixture(&file), 0).expect("inputs");
+        let printed = command(&["trace", file.to_str().expect("a plain path"), "--stage", "execution"]);
+        let again = Program::from_trace_text(name, &printed)
+            .and_then(|again| again.with_weights(&file))
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{printed}"));
+        let bytes = |program: &Program| -> Vec<Vec<u8>> {
+            let outputs = host.compile(program).expect("compiles").run(&given).expect("it runs");
+            outputs.iter().filter_map(Value::tensor).map(|t| t.to_bytes().expect("dense")).collect()
+        };
+        assert_eq!(bytes(&again), bytes(&program), "{name}");
+    }
+}

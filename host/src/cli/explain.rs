@@ -11,14 +11,18 @@ use super::render::{Paint, Screen};
 
 pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
-    let plans = opened.plans(args.grad.wanted().as_ref())?;
+    let plans = opened.plans_with_nested(args.grad.wanted().as_ref())?;
     let glob = args.op.as_deref().map(Glob::new);
-    let shown = plans.iter().map(|(name, plan)| (*name, shown(plan, glob.as_ref()).collect()));
+    let shown = plans.iter().map(|(name, plan)| (&**name, shown(plan, glob.as_ref()).collect()));
     let shown: Vec<(&str, Vec<&PlannedOp>)> = shown.collect();
     if args.json {
         let mut report = json!({});
         for (name, ops) in shown {
-            report[if name == "forward" { "ops" } else { "backward_ops" }] = json!(ops);
+            match name {
+                "forward" => report["ops"] = json!(ops),
+                "backward" => report["backward_ops"] = json!(ops),
+                nested => report["nested_ops"][nested] = json!(ops),
+            }
         }
         report["like_not_found"] = json!(opened.skipped_likes());
         return screen.data(&format!("{report:#}\n"));

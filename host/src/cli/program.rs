@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
-use thunderhead::ir::{NumKind, NumberType, SymDecl, Symbol, Trace, Type};
+use thunderhead::ir::{Name, NumKind, NumberType, SymDecl, Symbol, Trace, TraceParam, Type};
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
 use thunderhead::tensor_files::read_inputs;
@@ -127,11 +127,46 @@ impl Opened {
         Ok(GradRequest { wrt, remat: !wanted.no_remat })
     }
 
+    /// Forward and backward compiled for the inputs. Where only a run tells sizes of what is saved, they are run.
+    pub fn compiled_grad(&self, request: &GradRequest) -> Result<(Arc<Compiled>, Arc<Compiled>), Error> {
+        let differentiated = self.session.differentiated(&self.inputs, request)?;
+        let backward = &differentiated.traces.backward;
+        let is_known = |p: &TraceParam| match backward.ty(p.value) {
+            Type::Tensor(t) => t.dims.iter().all(|d| d.known().is_some()),
+            Type::Number(_) => true,
+        };
+        if !backward.params.iter().all(is_known) {
+            let (_, _, tape) = self.session.forward(&self.inputs, request)?;
+            tape.backward(&Default::default())?;
+        }
+        self.session.compiled_grad(&self.inputs, request)
+    }
+
     /// The plans for the inputs, by the name of their trace: `forward`, and `backward` where gradients are wanted.
-    pub fn plans(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(&'static str, PlanFile)>, Error> {
-        let Some(wanted) = wanted else { return Ok(vec![("forward", self.plan()?)]) };
-        let (forward, backward) = self.session.plan_grad(&self.inputs, &self.request(wanted)?)?;
-        Ok(vec![("forward", forward), ("backward", backward)])
+    pub fn plans(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, PlanFile)>, Error> {
+        Ok(self.programs(wanted)?.iter().map(|(name, program)| (name.clone(), program.plan_file())).collect())
+    }
+
+    /// The same, then those of nested traces, but of the ones whose sizes only a run knows.
+    pub fn plans_with_nested(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, PlanFile)>, Error> {
+        let programs = self.programs(wanted)?;
+        let mut plans: Vec<(Name, PlanFile)> =
+            programs.iter().map(|(name, program)| (name.clone(), program.plan_file())).collect();
+        for nested in programs.iter().flat_map(|(_, program)| &program.nested) {
+            let name = &nested.trace.name;
+            if let Some(compiled) = &nested.compiled
+                && plans.iter().all(|(known, _)| known != name)
+            {
+                plans.push((name.clone(), compiled.plan_file()));
+            }
+        }
+        Ok(plans)
+    }
+
+    fn programs(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, Arc<Compiled>)>, Error> {
+        let Some(wanted) = wanted else { return Ok(vec![("forward".into(), self.compiled()?)]) };
+        let (forward, backward) = self.compiled_grad(&self.request(wanted)?)?;
+        Ok(vec![("forward".into(), forward), ("backward".into(), backward)])
     }
 
     /// What a run of it was.

@@ -27,6 +27,15 @@ pub struct NestedPrograms {
     programs: FxHashMap<Name, Program>,
 }
 
+/// A nested trace that a program can reach.
+#[derive(Clone)]
+pub struct NestedTrace {
+    /// Before claiming.
+    pub trace: Arc<Trace>,
+    /// As it runs on dense operands; none where its sizes are known only when it runs.
+    pub compiled: Option<Arc<Compiled>>,
+}
+
 struct Program {
     trace: Arc<Trace>,
     /// Regions that others have by now: names are unique in a whole program.
@@ -64,12 +73,16 @@ impl NestedPrograms {
         NestedPrograms { programs }
     }
 
-    /// The programs that are compiled, in the order of their names.
-    pub fn compiled(&self) -> Vec<Arc<Compiled>> {
-        let mut names: Vec<&Name> = self.programs.keys().collect();
-        names.sort_unstable();
-        let first = |name: &&Name| lock(&self.programs[*name].ready).first().map(|(_, r)| r.compiled.clone());
-        names.iter().filter_map(first).collect()
+    /// All, in the order of their names.
+    pub(super) fn reached(&self) -> Vec<NestedTrace> {
+        let first = |program: &Program| lock(&program.ready).first().map(|(_, ready)| ready.compiled.clone());
+        let mut all: Vec<NestedTrace> = self
+            .programs
+            .values()
+            .map(|program| NestedTrace { trace: program.trace.clone(), compiled: first(program) })
+            .collect();
+        all.sort_unstable_by(|a, b| a.trace.name.cmp(&b.trace.name));
+        all
     }
 
     /// Compiles, for dense operands, each trace whose operands have known sizes. Regions are counted on from `counters`;
