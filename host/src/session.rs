@@ -124,7 +124,7 @@ impl Session {
     /// The plan for inputs like these, as plain data.
     pub fn plan(&self, inputs: &[Value]) -> Result<PlanFile, Error> {
         let compiled = self.compiled(inputs)?;
-        Ok(plan_of(&compiled))
+        Ok(compiled.plan_file())
     }
 
     /// The plans of forward and backward for inputs like these, as plain data.
@@ -134,7 +134,7 @@ impl Session {
         request: &run::GradRequest,
     ) -> Result<(PlanFile, PlanFile), Error> {
         let (forward, backward) = self.compiled_grad(inputs, request)?;
-        Ok((plan_of(&forward), plan_of(&backward)))
+        Ok((forward.plan_file(), backward.plan_file()))
     }
 
     /// Runs. Inputs are never written; outputs are the caller's own. On an error state is as before.
@@ -248,7 +248,7 @@ impl Session {
         if checked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(compiled))) {
             return Ok(());
         }
-        let violations = violations(&self.config, &self.executors, &plan_of(compiled));
+        let violations = violations(&self.config, &self.executors, &compiled.plan_file());
         if !violations.is_empty() {
             return Err(ExpectationErrors { violations }.into());
         }
@@ -256,10 +256,6 @@ impl Session {
         checked.push(Arc::downgrade(compiled));
         Ok(())
     }
-}
-
-fn plan_of(compiled: &Compiled) -> PlanFile {
-    PlanFile::of(&compiled.lowered, &compiled.regions, &compiled.first, compiled.segments.len())
 }
 
 fn has_any(expect: &Expect) -> bool {

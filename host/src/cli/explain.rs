@@ -1,5 +1,7 @@
 //! `thunderhead explain`: who takes each op, who was asked before, and why those do not take it.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use thunderhead::plan::{PlanFile, PlannedOp};
 use thunderhead_manifest::Glob;
@@ -12,17 +14,21 @@ use super::render::{Paint, Screen};
 
 pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
-    let plans = opened.plans(args.grad.wanted().as_ref())?;
+    let plans = opened.plans_with_nested(args.grad.wanted().as_ref())?;
     let glob = args.op.as_deref().map(Glob::new);
     if let Some(glob) = &glob {
         check_matches(glob, &plans)?;
     }
-    let shown = plans.iter().map(|(name, plan)| (*name, shown(plan, glob.as_ref()).collect()));
+    let shown = plans.iter().map(|(name, plan)| (&**name, shown(plan, glob.as_ref()).collect()));
     let shown: Vec<(&str, Vec<&PlannedOp>)> = shown.collect();
     if args.json {
         let mut report = json!({});
         for (name, ops) in shown {
-            report[if name == "forward" { "ops" } else { "backward_ops" }] = json!(ops);
+            match name {
+                "forward" => report["ops"] = json!(ops),
+                "backward" => report["backward_ops"] = json!(ops),
+                nested => report["nested_ops"][nested] = json!(ops),
+            }
         }
         report["like_not_found"] = json!(opened.skipped_likes());
         report["plugin_warnings"] = json!(opened.host.plugin_warnings());
@@ -52,7 +58,7 @@ fn names(op: &PlannedOp) -> impl Iterator<Item = &str> {
 }
 
 /// Nothing to show is a mistake, not an answer.
-fn check_matches(glob: &Glob, plans: &[(&str, PlanFile)]) -> Result<(), Failure> {
+fn check_matches(glob: &Glob, plans: &[(Arc<str>, PlanFile)]) -> Result<(), Failure> {
     let ops = || plans.iter().flat_map(|(_, plan)| &plan.ops);
     if ops().any(|op| names(op).any(|name| glob.matches(name))) {
         return Ok(());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thunderhead::config::{LastResort, Notice, Overlay, Resolved, Start};
-use thunderhead::ir::Type;
+use thunderhead::ir::{Name, NumKind, NumberType, SymDecl, Symbol, Trace, TraceParam, Type};
 use thunderhead::loader::LoadError;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
@@ -17,7 +17,7 @@ use thunderhead::{
 
 use super::args::{ConfigArgs, InputArgs, ModelArgs, WantedArgs};
 use super::failure::Failure;
-use super::fill::{Bits, filled, size_of};
+use super::fill::{Bits, filled, number_of, size_of};
 use super::log;
 use super::render::summary::Summary;
 use super::render::{Screen, diagnostic};
@@ -144,11 +144,46 @@ impl Opened {
         Ok(GradRequest { wrt, remat: !wanted.no_remat })
     }
 
+    /// Forward and backward compiled for the inputs. Where only a run tells sizes of what is saved, they are run.
+    pub fn compiled_grad(&self, request: &GradRequest) -> Result<(Arc<Compiled>, Arc<Compiled>), Error> {
+        let differentiated = self.session.differentiated(&self.inputs, request)?;
+        let backward = &differentiated.traces.backward;
+        let is_known = |p: &TraceParam| match backward.ty(p.value) {
+            Type::Tensor(t) => t.dims.iter().all(|d| d.known().is_some()),
+            Type::Number(_) => true,
+        };
+        if !backward.params.iter().all(is_known) {
+            let (_, _, tape) = self.session.forward(&self.inputs, request)?;
+            tape.backward(&Default::default())?;
+        }
+        self.session.compiled_grad(&self.inputs, request)
+    }
+
     /// The plans for the inputs, by the name of their trace: `forward`, and `backward` where gradients are wanted.
-    pub fn plans(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(&'static str, PlanFile)>, Error> {
-        let Some(wanted) = wanted else { return Ok(vec![("forward", self.plan()?)]) };
-        let (forward, backward) = self.session.plan_grad(&self.inputs, &self.request(wanted)?)?;
-        Ok(vec![("forward", forward), ("backward", backward)])
+    pub fn plans(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, PlanFile)>, Error> {
+        Ok(self.programs(wanted)?.iter().map(|(name, program)| (name.clone(), program.plan_file())).collect())
+    }
+
+    /// The same, then those of nested traces, but of the ones whose sizes only a run knows.
+    pub fn plans_with_nested(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, PlanFile)>, Error> {
+        let programs = self.programs(wanted)?;
+        let mut plans: Vec<(Name, PlanFile)> =
+            programs.iter().map(|(name, program)| (name.clone(), program.plan_file())).collect();
+        for nested in programs.iter().flat_map(|(_, program)| &program.nested) {
+            let name = &nested.trace.name;
+            if let Some(compiled) = &nested.compiled
+                && plans.iter().all(|(known, _)| known != name)
+            {
+                plans.push((name.clone(), compiled.plan_file()));
+            }
+        }
+        Ok(plans)
+    }
+
+    fn programs(&self, wanted: Option<&WantedArgs>) -> Result<Vec<(Name, Arc<Compiled>)>, Error> {
+        let Some(wanted) = wanted else { return Ok(vec![("forward".into(), self.compiled()?)]) };
+        let (forward, backward) = self.compiled_grad(&self.request(wanted)?)?;
+        Ok(vec![("forward".into(), forward), ("backward".into(), backward)])
     }
 
     /// What a run of it was.
@@ -231,12 +266,23 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     if !files.is_empty() {
         return Ok(program.arrange(given, &mut |_, _| None)?);
     }
+    let Some(trace) = program.module().traces.first() else {
+        return Ok(program.arrange(given, &mut |_, _| None)?);
+    };
+    let value_of = |decl: &SymDecl| if is_size(trace, decl.symbol) { size_of(decl) } else { number_of(decl) };
     let sizes: BTreeMap<_, _> =
-        program.module().dims.iter().map(|decl| (decl.symbol, size_of(decl))).collect();
+        program.module().dims.iter().map(|decl| (decl.symbol, value_of(decl))).collect();
     let mut said = Vec::new();
     let mut fault = None;
     let values = program.arrange(given, &mut |i, ty| {
-        let dims = concrete(ty, &|symbol| sizes.get(&symbol).copied())?;
+        let size = |symbol| sizes.get(&symbol).copied();
+        let dims = concrete(ty, &size)?;
+        // An integer that sizes are made of has the value of its symbol.
+        if let Type::Number(NumberType { kind: NumKind::Int, equals: Some(dim) }) = ty {
+            let value = dim.eval(&size).map(Value::Int)?;
+            said.push(described(&value));
+            return Some(value);
+        }
         match filled(ty, &dims, &mut Bits::new(seed, i)) {
             Ok(value) => {
                 said.push(described(&value));
@@ -265,8 +311,17 @@ fn arranged(program: &Program, files: &[PathBuf], seed: u64, screen: &Screen) ->
     Ok(values)
 }
 
+/// Is the symbol in the dims of an input?
+fn is_size(trace: &Trace, symbol: Symbol) -> bool {
+    let mut found = false;
+    for dim in trace.params.iter().filter_map(|p| trace.ty(p.value).tensor()).flat_map(|t| &t.dims) {
+        dim.for_each_symbol(&mut |s| found |= s == symbol);
+    }
+    found
+}
+
 /// The dims of a tensor type with these sizes; empty for numbers. `None` where a size has no value.
-fn concrete(ty: &Type, size: &dyn Fn(thunderhead::ir::Symbol) -> Option<i64>) -> Option<Vec<i64>> {
+fn concrete(ty: &Type, size: &dyn Fn(Symbol) -> Option<i64>) -> Option<Vec<i64>> {
     match ty {
         Type::Tensor(tensor) => tensor.dims.iter().map(|dim| dim.eval(&|symbol| size(symbol))).collect(),
         Type::Number(_) => Some(Vec::new()),
