@@ -110,6 +110,8 @@ fn of_benches(names: &mut Names) {
         add(names, "bench models", model, "");
     }
     let configs = read("xtask/src/bench/mod.rs");
+    let apart = configs.lines().find_map(|line| quoted(line, "const LAST: &str = \""));
+    add(names, "bench configs", apart.expect("what is timed apart"), "timed apart");
     let configs = configs.split_once("const CONFIGS").and_then(|(_, rest)| rest.split_once("];"));
     let configs = configs.expect("the sets of executors").0;
     for line in configs.lines() {
