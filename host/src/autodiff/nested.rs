@@ -147,7 +147,7 @@ fn take_numbers(trace: &mut Trace, params: &mut [TraceParam]) {
     for p in params {
         let Type::Number(n) = trace.ty(p.value).clone() else { continue };
         let name = format!("{}.trip", trace.value(p.value).name);
-        let ty = TensorType { dims: Vec::new().into(), dtype: dtype_of(n.kind), device: Device::Cpu };
+        let ty = TensorType { dims: Vec::new(), dtype: dtype_of(n.kind), device: Device::Cpu };
         let tensor = trace.add_value(name, ty.into());
         items.push(Stmt::Op(Bsym::new("prims.item", vec![Arg::Value(tensor)], vec![Some(p.value)])));
         p.value = tensor;
