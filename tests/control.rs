@@ -169,6 +169,25 @@ fn a_loop_of_unknown_length_that_draws_is_refused_by_name() {
     assert!(error.to_string().contains("while_loop"), "{error}");
 }
 
+/// Calls that a token keeps in order: the check of a factorisation is one of the model, with its message; any other is
+/// refused by the name of what is called.
+#[test]
+fn calls_that_a_token_keeps_in_order_are_checks_or_refused_by_name() {
+    let program = Program::open(folder("control").join("factored.core.pt2")).expect("a program");
+    let printed = print(program.module(), thunderhead::ops::schemas(), &PrintOptions::default());
+    assert!(printed.contains("prims.check("), "{printed}");
+    let session = host("reference", None, 1).compile(&program).expect("it compiles");
+    let nan = Tensor::from_slice(&[f32::NAN; 9], &[3, 3]).expect("a matrix");
+    let error = session.run(&[Value::Tensor(nan)]).expect_err("it has no factors").to_string();
+    assert!(error.contains("linalg.cholesky failed"), "{error}");
+
+    let refused = folder("control").join("refused").join("printed.core.pt2");
+    let error = Program::open(refused).expect_err("it is refused");
+    let code = miette::Diagnostic::code(&error).map(|code| code.to_string());
+    assert_eq!(code.as_deref(), Some("model::effect"), "{error}");
+    assert!(error.to_string().contains("aten._print.default"), "{error}");
+}
+
 /// A cancelled loop stops, and the session runs again.
 #[test]
 fn a_run_after_a_cancelled_one_is_whole() {

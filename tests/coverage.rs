@@ -193,7 +193,11 @@ impl Page {
 
 /// The reason without what only one sample says: for a limit of the manifest the code is all.
 fn general<'a>(code: &str, sentence: &'a str) -> &'a str {
-    if code == "claim::dtype_unsupported" { "" } else { sentence }
+    if code == "claim::dtype_unsupported" {
+        "libtorch has no CPU kernel of it for these dtypes"
+    } else {
+        sentence
+    }
 }
 
 /// The dtypes that are taken, then those of which some forms are.

@@ -230,6 +230,17 @@ pub enum ModelError {
     )]
     HigherOrder { place: Place },
 
+    /// A call that a token keeps in order (`with_effects`), other than a check of error codes.
+    #[error("{place}: `{operator}` is called for its effect, kept in order by a token")]
+    #[diagnostic(
+        code(model::effect),
+        help(
+            "of such calls only `aten._linalg_check_errors` is supported: leave the call out of the model, or export \
+        without `run_decompositions()`, which wraps it, and put an executor that claims it in the order"
+        )
+    )]
+    Effect { place: Place, operator: String },
+
     /// A `while_loop` draws random numbers: how many depends on data, so that no position in the random stream could be
     /// given to what comes after it.
     #[error("{place}: the loop draws random numbers, and how many depends on data")]

@@ -414,7 +414,10 @@ impl<'a> Importer<'a> {
                 }
                 _ => Err(self.argument_error("info", "must be a tensor, and a name behind it")),
             },
-            _ => Err(ModelError::HigherOrder { place: self.place() }),
+            (Argument::Operator(name), _) => {
+                Err(ModelError::Effect { place: self.place(), operator: name.clone() })
+            }
+            _ => Err(self.argument_error("operator", "must be an operator")),
         }
     }
 

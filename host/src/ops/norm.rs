@@ -634,7 +634,7 @@ fn rms(b: &mut Builder<'_>, x: &Tensor, axes: &[usize], eps: &Num) -> Built {
 }
 
 fn machine_epsilon(acc: Dtype) -> Num {
-    Num::Float(if acc == Dtype::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) })
+    Num::Float(if matches!(acc, Dtype::F64 | Dtype::C128) { f64::EPSILON } else { f64::from(f32::EPSILON) })
 }
 
 fn rms_norm(b: &mut Builder<'_>, call: &Call) -> Result<Vec<Arg>, OpError> {
