@@ -273,7 +273,7 @@ typedef struct ThIrV1 { /* "ir/1" */
     ThStatus (*taker)(ThHandle lowering, uint32_t op, ThStr *out);                  /* [serial per object] */
 } ThIrV1;
 
-typedef struct ThAllocV1 { /* "alloc/1": outputs whose size the kernel decides; dtype 0: as described */
+typedef struct ThAllocV1 { /* "alloc/1": outputs whose size the kernel decides, to be written whole; dtype 0: as described */
     uint64_t size;
     ThStatus (*alloc_output)(ThHandle run, uint32_t output, uint32_t dtype, const int64_t *dims, uint32_t rank,
                              const ThTensorView **out); /* [serial per object] */

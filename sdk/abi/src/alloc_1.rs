@@ -13,8 +13,8 @@ pub const ID: &str = "alloc/1";
 pub struct AllocV1 {
     /// Bytes of this table.
     pub size: u64,
-    /// \[serial per object\] Gives output `output` of the run its dims and memory, dense row-major. Writes where its view is; that lives until
-    /// the kernel returns. Once an output. `dtype` is what the kernel is going to write, 0 for whatever the op's
+    /// \[serial per object\] Gives output `output` of the run its dims and memory, dense row-major. Writes where its view is, all of it (its content
+    /// is unspecified); that lives until the kernel returns. Once an output. `dtype` is what the kernel is going to write, 0 for whatever the op's
     /// description says. `INVALID_ARGUMENT`: dims or dtype that contradict the description.
     pub alloc_output: unsafe extern "C" fn(
         run: Handle,

@@ -248,7 +248,7 @@ impl<'a> Call<'a> {
         self.parallel.for_each(n_chunks, f)
     }
 
-    /// Gives output `idx`, whose size the kernel decides, its dims and memory. Once an output.
+    /// Gives output `idx`, whose size the kernel decides, its dims and memory, to be written whole. Once an output.
     pub fn alloc_output(&mut self, idx: usize, dims: &[i64]) -> Result<ViewMut<'_>, Error> {
         self.outputs.alloc(idx, dims)
     }
