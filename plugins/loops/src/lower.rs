@@ -895,7 +895,9 @@ impl Lowering {
             for id in wanted.iter().chain(&folds) {
                 let ins = &self.work.ins[*id];
                 let skipped = self.buffered[*id] && self.phases[*id] < at;
-                let lanes = |arg: &&Id| !self.single(**arg);
+                // A fold gets tiles of what is single, and those are f32.
+                let tiled = matches!(ins.op, Op::Fold(_));
+                let lanes = |arg: &&Id| tiled || !self.single(**arg);
                 let fits =
                     has_halves(&ins.op, self.form) && ins.args.iter().filter(lanes).all(|arg| soft[*arg]);
                 // Of few operands only the first may be the single one that a micro-kernel for halves lacks.

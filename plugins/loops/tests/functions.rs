@@ -1,5 +1,6 @@
 //! Accuracy of the f32 functions against `f64` `libm`, over a sample of all numbers, or (by hand) over all.
 
+use half::bf16;
 use thunderhead_loops::*;
 
 /// One prim as a kernel.
@@ -164,6 +165,37 @@ fn nan_wins_and_rows_of_nothing_but_minus_infinity_stay_nan() {
     assert!(m_out[0].is_nan() && m_out[1] == f32::NEG_INFINITY && m_out[2] == 0.5);
     assert!(p_out[..200].iter().all(|v| v.is_nan()));
     assert!(p_out[200..].iter().all(|v| (v - 0.01).abs() < 1e-7));
+}
+
+/// One factor is read as the bf16 lanes it is, the other is one number for the whole row.
+#[test]
+fn a_sum_of_products_takes_halves_beside_a_single_number() {
+    for scalar in [TensorType::new(Dtype::BF16, &[1]), TensorType::new(Dtype::BF16, &[6, 1])] {
+        let mut graph = Graph::new();
+        let x = graph.dense_input(TensorType::new(Dtype::BF16, &[6, 40])).expect("small");
+        let s = graph.dense_input(scalar.clone()).expect("small");
+        let wide = |graph: &mut Graph, v: ValueId| {
+            graph.push1(Prim::Convert(Dtype::F32), &[v.into()]).expect("fits")
+        };
+        let (x, s) = (wide(&mut graph, x), wide(&mut graph, s));
+        let axes = if scalar.dims.len() == 1 { vec![1] } else { vec![0, 1] };
+        let s = graph.push1(Prim::Broadcast { dims: vec![6, 40], axes }, &[s.into()]).expect("fits");
+        let product = graph.push1(Prim::Binary(Binary::Mul), &[x.into(), s.into()]).expect("fits");
+        let sum = Prim::Reduce { op: Reduce::Sum, axes: vec![1], out: None };
+        let sum = graph.push1(sum, &[product.into()]).expect("fits");
+        graph.output(sum);
+        let inputs: Vec<bf16> = (0..240).map(|i| bf16::from_f32((i % 13) as f32 - 5.0)).collect();
+        let scalars: Vec<bf16> = (0..6).map(|i| bf16::from_f32(i as f32 + 0.5)).collect();
+        let program = compile(&graph, &Options::default()).expect("taken");
+        let [Step::Kernel(kernel)] = program.steps() else { panic!("one kernel") };
+        let mut found = vec![0f32; 6];
+        let views = [View::of(&inputs), View::of(&scalars)];
+        kernel.run(&views, &mut [ViewMut::of(&mut found)], &[], &Serial).expect("large enough");
+        let of = |row: usize| if scalar.dims.len() == 1 { 0.5 } else { row as f32 + 0.5 };
+        let expected: Vec<f32> =
+            (0..6).map(|row| inputs[row * 40..][..40].iter().map(|v| v.to_f32() * of(row)).sum()).collect();
+        assert_eq!(found, expected, "{program}");
+    }
 }
 
 #[test]
