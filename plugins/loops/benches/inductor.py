@@ -35,7 +35,8 @@ def rope(x, cos, sin):
     length, width = cos.shape
     x = x.view(length, -1, width).transpose(0, 1)
     low, high = x[..., : width // 2], x[..., width // 2 :]
-    return x * cos + torch.cat([-high, low], -1) * sin
+    # As attention reads it, and as the kernel here writes it: head after head.
+    return (x * cos + torch.cat([-high, low], -1) * sin).contiguous()
 
 
 # Each function, and the dims of its operands for a size.
