@@ -11,6 +11,7 @@
 
 use half::bf16;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
 use std::path::Path;
@@ -64,12 +65,14 @@ impl Theirs {
         theirs
     }
 
-    fn run<T: Number>(&mut self, inputs: &[Vec<T>], output: &mut [T]) {
+    fn run<T: Number>(&mut self, inputs: &[Aligned<T>], output: &mut [T]) {
         for (f, args) in &self.calls {
             let mut all = [std::ptr::null_mut::<c_void>(); MOST_ARGS];
             for (all, arg) in all.iter_mut().zip(args) {
                 *all = match *arg {
-                    Arg::Input(at, offset) => inputs[at].as_ptr().cast_mut().wrapping_byte_add(offset).cast(),
+                    Arg::Input(at, offset) => {
+                        inputs[at].all().as_ptr().cast_mut().wrapping_byte_add(offset).cast()
+                    }
                     Arg::Output(offset) => output.as_mut_ptr().wrapping_byte_add(offset).cast(),
                     Arg::Buffer(at, offset) => self.buffers[at].as_mut_ptr().wrapping_byte_add(offset).cast(),
                 };
@@ -226,14 +229,38 @@ fn rope(b: &mut Build, [x, cos, sin]: [ValueId; 3], dims: [usize; 3]) -> ValueId
     b.bin(Binary::Add, a, c)
 }
 
+/// Elements that begin at a line of the cache, as tensors do on both sides.
+struct Aligned<T> {
+    elements: Vec<T>,
+    from: usize,
+    n: usize,
+}
+
+impl<T: Number> Aligned<T> {
+    fn of(n: usize, numbers: impl Iterator<Item = T>) -> Aligned<T> {
+        let mut elements = vec![T::default(); n + 64];
+        let from = elements.as_ptr().align_offset(64);
+        elements[from..from + n].iter_mut().zip(numbers).for_each(|(element, number)| *element = number);
+        Aligned { elements, from, n }
+    }
+
+    fn all(&self) -> &[T] {
+        &self.elements[self.from..self.from + self.n]
+    }
+
+    fn all_mut(&mut self) -> &mut [T] {
+        &mut self.elements[self.from..self.from + self.n]
+    }
+}
+
 /// Some numbers without a pattern that vectors could share.
-fn filled<T: Number>(n: usize, salt: usize) -> Vec<T> {
+fn filled<T: Number>(n: usize, salt: usize) -> Aligned<T> {
     let mut state = salt as u64 * 0x9e37_79b9_7f4a_7c15 + 1;
     let next = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         T::put((state >> 40) as f32 / (1 << 22) as f32 - 2.0)
     };
-    (0..n).map(next).collect()
+    Aligned::of(n, (0..n).map(next))
 }
 
 /// The least seconds of a call of each, in turns.
@@ -249,9 +276,8 @@ fn duel(mut ours: impl FnMut(), mut theirs: impl FnMut(), seconds: f64) -> (f64,
         (0..calls).for_each(|_| f());
         (now() - start) / calls as f64
     };
-    (0..rounds).fold((f64::INFINITY, f64::INFINITY), |(a, b), _| {
-        (a.min(time(&mut ours)), b.min(time(&mut theirs)))
-    })
+    (0..rounds)
+        .fold((f64::INFINITY, f64::INFINITY), |(a, b), _| (a.min(time(&mut ours)), b.min(time(&mut theirs))))
 }
 
 fn measure<T: Number>(name: &str, (rows, cols): (usize, usize), case: &Value) -> f64 {
@@ -261,29 +287,33 @@ fn measure<T: Number>(name: &str, (rows, cols): (usize, usize), case: &Value) ->
     if std::env::args().any(|arg| arg == "--show") {
         println!("{program}");
     }
-    let inputs: Vec<Vec<T>> =
+    let inputs: Vec<Aligned<T>> =
         shapes.iter().enumerate().map(|(i, dims)| filled(dims.iter().product(), i)).collect();
     let views: Vec<View<'_>> =
-        kernel.inputs().iter().map(|input| View::of(&inputs[input.0 as usize])).collect();
-    let (mut found, mut expected) = (vec![T::default(); rows * cols], vec![T::default(); rows * cols]);
+        kernel.inputs().iter().map(|input| View::of(inputs[input.0 as usize].all())).collect();
+    // Both write to the same memory, so that neither has a better place in the caches.
+    let output = RefCell::new(Aligned::of(rows * cols, std::iter::empty()));
     let mut theirs = Theirs::of(case);
     let seconds = std::env::var("SECONDS_A_CASE").ok().and_then(|v| v.parse().ok()).unwrap_or(0.4);
-    let (us, they) = duel(
-        || {
-            let mut outputs = [ViewMut::of(&mut found)];
-            kernel.run(black_box(&views), &mut outputs, &[], &Serial).expect("the views are large enough");
-        },
-        || theirs.run(black_box(&inputs), black_box(&mut expected)),
-        seconds,
-    );
+    let run = || {
+        let mut output = output.borrow_mut();
+        let mut outputs = [ViewMut::of(output.all_mut())];
+        kernel.run(black_box(&views), &mut outputs, &[], &Serial).expect("the views are large enough");
+    };
+    run();
+    let found = output.borrow().all().to_vec();
+    theirs.run(&inputs, output.borrow_mut().all_mut());
+    let expected = output.borrow().all().to_vec();
+    let (us, they) =
+        duel(run, || theirs.run(black_box(&inputs), black_box(output.borrow_mut().all_mut())), seconds);
     let off = expected.iter().zip(&found).map(|(a, b)| (a.get() - b.get()).abs()).fold(0.0, f32::max);
     let limit = if T::DTYPE == Dtype::F32 { 1e-4 } else { 0.07 };
     assert!(off <= limit, "{name}: off by {off}");
-    let elements: usize = inputs.iter().map(Vec::len).sum::<usize>() + rows * cols;
+    let elements: usize = inputs.iter().map(|input| input.n).sum::<usize>() + rows * cols;
     let gb = (elements * size_of::<T>()) as f64 / 1e9;
     let ratio = they / us;
     println!(
-        "{:<40} {:>10.1} {:>10.1} {:>7.2} {:>7.2}",
+        "{:<40} {:>10.2} {:>10.2} {:>7.2} {:>7.2}",
         case["case"].as_str().unwrap_or(name),
         they * 1e6,
         us * 1e6,
@@ -295,7 +325,9 @@ fn measure<T: Number>(name: &str, (rows, cols): (usize, usize), case: &Value) ->
 
 fn main() {
     let Ok(folder) = std::env::var("INDUCTOR") else {
-        println!("INDUCTOR names the folder that benches/inductor.py has filled; without it nothing is measured");
+        println!(
+            "INDUCTOR names the folder that benches/inductor.py has filled; without it nothing is measured"
+        );
         return;
     };
     let path = Path::new(&folder).join("kernels.jsonl");

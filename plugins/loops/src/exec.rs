@@ -7,11 +7,12 @@
 
 use crate::emit::Class;
 use crate::graph::{Dtype, Scalar};
-use crate::lower::{Do, Form, Loop, Number, Place, Reach, State, Step};
+use crate::lower::{Do, Form, Loop, Number, Place, Reach, RowFunction, State, Step};
 use crate::math;
 use crate::micro::{PARTIALS, Red, Rows, Shape, Table};
 use crate::program::{Parallel, RunError};
 use crate::rare;
+use crate::rows::{self, RowCall};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -98,11 +99,74 @@ impl Loop {
         SCRATCH.with(|scratch| {
             // A caller who runs a kernel within a chunk of another finds the scratch taken.
             let mut own = Vec::new();
-            match scratch.try_borrow_mut() {
-                Ok(mut kept) => Walk::new(self, table, operands, &mut kept).units(units),
-                Err(_) => Walk::new(self, table, operands, &mut own).units(units),
+            let mut kept = scratch.try_borrow_mut();
+            let scratch = kept.as_deref_mut().unwrap_or(&mut own);
+            match &self.rows {
+                Some(function) => {
+                    self.run_rows(function, table, operands, scratch, units);
+                    Ok(())
+                }
+                None => Walk::new(self, table, operands, scratch).units(units),
             }
         })
+    }
+
+    /// Rows of a function that has a kernel: all in one call, where the next row is always as far away.
+    fn run_rows(
+        &self,
+        function: &RowFunction,
+        table: &Table,
+        operands: &Operands<'_>,
+        scratch: &mut Vec<Line>,
+        units: Range<usize>,
+    ) {
+        let lines = self.buffer_bytes / 64 + 1;
+        if scratch.len() < lines {
+            scratch.resize(lines, Line([0; 64]));
+        }
+        let at_once = if self.outer.len() < 2 { units.len() } else { 1 };
+        for first in units.step_by(at_once.max(1)) {
+            let operand = |access: usize| {
+                let reach = &self.reaches[access];
+                let mut left = first;
+                let mut offset = reach.base;
+                if let ([_], [c]) = (&self.outer[..], &reach.outer[..]) {
+                    offset += first as i64 * c;
+                } else {
+                    for (len, c) in self.outer.iter().zip(&reach.outer).rev() {
+                        offset += (left % len) as i64 * c;
+                        left /= len;
+                    }
+                }
+                let bytes = (offset * reach.dtype.size_bytes() as i64) as isize;
+                let at = match reach.operand {
+                    Some((false, at)) => operands.inputs[at].wrapping_offset(bytes),
+                    Some((true, at)) => operands.outputs[at].wrapping_offset(bytes).cast_const(),
+                    None => std::ptr::null(),
+                };
+                rows::Operand { at, step: reach.outer.first().copied().unwrap_or(0) as isize }
+            };
+            let perhaps = |access: Option<usize>| {
+                access.map_or(rows::Operand { at: std::ptr::null(), step: 0 }, operand)
+            };
+            let call = RowCall {
+                kind: function.kind,
+                halves: function.halves,
+                rows: at_once,
+                n: self.lane[0],
+                scale: function.scale,
+                epsilon: function.epsilon,
+                x: operand(function.x),
+                y: perhaps(function.y),
+                w: perhaps(function.w),
+                b: perhaps(function.b),
+                out: operand(function.out),
+                buffer: scratch.as_mut_ptr().cast(),
+            };
+            // SAFETY: the accesses stay inside their tensors for all rows and lanes (see the head of this file), and are
+            // runs of neighbours; the buffer is as long as a row.
+            unsafe { (table.rows)(&call) };
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::affine::Affine;
 use crate::emit::{Access, Class, Code, Id, Ins, Op};
 use crate::graph::{Binary, Dtype, Unary, dense_strides};
 use crate::micro::{Bin, Cmp, IntBin, PARTIALS, Red, Shape, Tern, Un32};
+use crate::rows::Kind;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +183,22 @@ pub struct Loop {
     pub n_cells: usize,
     pub tile_bytes: usize,
     pub buffer_bytes: usize,
+    /// All of it as one function of rows, for which there is a kernel.
+    pub rows: Option<RowFunction>,
+}
+
+/// A function of rows that is recognised, with its operands as accesses: `x`, `y`, `w`, `b` and the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowFunction {
+    pub kind: Kind,
+    pub scale: f32,
+    pub epsilon: f32,
+    pub halves: bool,
+    pub x: usize,
+    pub y: Option<usize>,
+    pub w: Option<usize>,
+    pub b: Option<usize>,
+    pub out: usize,
 }
 
 /// Lanes of a tile: few enough that a dozen of them stay in the nearest cache.
@@ -644,7 +661,14 @@ impl Lowering {
             self.body(at, pass);
         }
         self.outer_stores(&mut passes);
+        let rows = self.row_function();
+        if rows.is_some() {
+            // A row of f32.
+            let lanes: usize = self.lens(&self.lane).iter().product();
+            self.buffer_bytes = self.buffer_bytes.max((lanes * 4).next_multiple_of(64));
+        }
         Loop {
+            rows,
             form: self.form,
             outer: self.lens(&self.outer),
             serial: self.lens(&self.serial),
@@ -657,6 +681,42 @@ impl Lowering {
             buffer_bytes: self.buffer_bytes,
             reaches: self.reaches,
         }
+    }
+
+    fn row_function(&mut self) -> Option<RowFunction> {
+        let lanes: usize = self.lens(&self.lane).iter().product();
+        let [(value, out)] = &self.work.stores[..] else { return None };
+        if self.form != Form::Row || self.lane.len() != 1 || lanes * 4 > MOST_BUFFER_BYTES {
+            return None;
+        }
+        let out = out.clone();
+        let found = Recognised::of(&self.work, *value, lanes)?;
+        let halves = out.dtype == Dtype::BF16;
+        let same = |access: &Access| access.dtype == out.dtype;
+        let all = [Some(&found.x), found.y.as_ref(), found.w.as_ref(), found.b.as_ref()];
+        if !(halves || out.dtype == Dtype::F32) || !all.into_iter().flatten().all(same) {
+            return None;
+        }
+        let mut dense = |output: bool, access: &Access| {
+            let reach = self.reach(Some((output, access.operand)), access.dtype, &access.at);
+            (self.reaches[reach].stride == 1).then_some(reach)
+        };
+        let result = dense(true, &out)?;
+        let mut input = |access: &Option<Access>| match access {
+            Some(access) => dense(false, access).map(Some),
+            None => Some(None),
+        };
+        Some(RowFunction {
+            kind: found.kind,
+            scale: found.scale,
+            epsilon: found.epsilon,
+            halves,
+            x: input(&Some(found.x))??,
+            y: input(&found.y)?,
+            w: input(&found.w)?,
+            b: input(&found.b)?,
+            out: result,
+        })
     }
 
     fn needed(&self) -> Vec<bool> {
@@ -1124,6 +1184,155 @@ impl Lowering {
                 halves: F32,
             });
         }
+    }
+}
+
+/// A function of rows, from what the peephole leaves of it.
+struct Recognised {
+    kind: Kind,
+    scale: f32,
+    epsilon: f32,
+    x: Access,
+    y: Option<Access>,
+    w: Option<Access>,
+    b: Option<Access>,
+}
+
+/// What a value of each lane is multiplied by, and what is added.
+type Affines = (Id, Option<Access>, Option<Access>);
+
+impl Recognised {
+    fn of(work: &Work, value: Id, lanes: usize) -> Option<Recognised> {
+        let see = See(work);
+        see.softmax(value)
+            .or_else(|| see.log_softmax(value))
+            .or_else(|| see.rms_norm(value))
+            .or_else(|| see.layer_norm(value, lanes))
+    }
+}
+
+/// Looks at code.
+struct See<'a>(&'a Work);
+
+impl See<'_> {
+    fn is(&self, id: Id, op: &Op) -> Option<&[Id]> {
+        let ins = &self.0.ins[id];
+        (ins.op == *op && ins.class == Class::F32).then_some(&ins.args[..])
+    }
+
+    fn load(&self, id: Id) -> Option<Access> {
+        match &self.0.ins[id].op {
+            Op::Load(access) => Some(access.clone()),
+            _ => None,
+        }
+    }
+
+    fn constant(&self, id: Id) -> Option<f32> {
+        match self.0.ins[id].op {
+            Op::Const(bits) if self.0.ins[id].class == Class::F32 => Some(f32::from_bits(bits as u32)),
+            _ => None,
+        }
+    }
+
+    fn function(&self, kind: Kind, x: Id) -> Option<Recognised> {
+        let x = self.load(x)?;
+        Some(Recognised { kind, scale: 1.0, epsilon: 0.0, x, y: None, w: None, b: None })
+    }
+
+    fn softmax(&self, value: Id) -> Option<Recognised> {
+        let &[e, sum] = self.is(value, &Op::Bin(Bin::Div))? else { return None };
+        let &[x, most, _] = self.is(e, &Op::Tern(Tern::ExpSub))? else { return None };
+        let fits = self.is(sum, &Op::Fold(Red::Sum))? == [e] && self.is(most, &Op::Fold(Red::Max))? == [x];
+        if fits { self.function(Kind::Softmax, x) } else { None }
+    }
+
+    fn log_softmax(&self, value: Id) -> Option<Recognised> {
+        let &[off, log] = self.is(value, &Op::Bin(Bin::Sub))? else { return None };
+        let &[x, most] = self.is(off, &Op::Bin(Bin::Sub))? else { return None };
+        let &[sum] = self.is(log, &Op::Un(Un32::Log))? else { return None };
+        let &[e] = self.is(sum, &Op::Fold(Red::Sum))? else { return None };
+        let fits = self.is(e, &Op::Un(Un32::Exp))? == [off] && self.is(most, &Op::Fold(Red::Max))? == [x];
+        if fits { self.function(Kind::LogSoftmax, x) } else { None }
+    }
+
+    /// `rsqrt(Σ of * scale + epsilon)`: what is summed, and the numbers.
+    fn root(&self, r: Id) -> Option<([Id; 2], f32, f32)> {
+        let &[shifted] = self.is(r, &Op::Un(Un32::Rsqrt))? else { return None };
+        let (mean, scale, epsilon) = match self.is(shifted, &Op::Tern(Tern::Fma)) {
+            Some(&[sum, scale, epsilon]) => (sum, Some(self.constant(scale)?), epsilon),
+            _ => match *self.is(shifted, &Op::Bin(Bin::Add))? {
+                [mean, epsilon] => (mean, None, epsilon),
+                _ => return None,
+            },
+        };
+        let (sum, scale) = match (scale, self.is(mean, &Op::Bin(Bin::Div))) {
+            (Some(scale), _) => (mean, scale),
+            (None, Some(&[sum, n])) => (sum, 1.0 / self.constant(n)?),
+            _ => match *self.is(mean, &Op::Bin(Bin::Mul))? {
+                [sum, scale] => (sum, self.constant(scale)?),
+                _ => return None,
+            },
+        };
+        let &[a, b] = self.is(sum, &Op::Fold(Red::Dot))? else { return None };
+        Some(([a, b], scale, self.constant(epsilon)?))
+    }
+
+    fn rms_norm(&self, value: Id) -> Option<Recognised> {
+        let (x, r, w) = match self.is(value, &Op::Tern(Tern::MulMul)) {
+            Some(&[a, b, c]) => [(a, b, c), (b, a, c), (a, c, b), (c, a, b), (b, c, a), (c, b, a)]
+                .into_iter()
+                .find(|(x, r, w)| {
+                    self.root(*r).is_some_and(|root| root.0 == [*x; 2]) && self.load(*w).is_some()
+                })?,
+            _ => match *self.is(value, &Op::Bin(Bin::Mul))? {
+                [a, b] if self.root(b).is_some() => (a, b, a),
+                [a, b] => (b, a, b),
+                _ => return None,
+            },
+        };
+        let (of, scale, epsilon) = self.root(r)?;
+        if of != [x; 2] {
+            return None;
+        }
+        let w = if w == x { None } else { Some(self.load(w)?) };
+        Some(Recognised { scale, epsilon, w, ..self.function(Kind::RmsNorm, x)? })
+    }
+
+    /// `d * r`, perhaps times a weight and plus a bias.
+    fn scaled(&self, value: Id) -> Option<(Id, Affines)> {
+        let (inner, b) = match self.is(value, &Op::Bin(Bin::Add)) {
+            Some(&[inner, b]) => match self.load(b) {
+                Some(access) => (inner, Some(access)),
+                None => (b, Some(self.load(inner)?)),
+            },
+            _ => (value, None),
+        };
+        if let Some(&[x, y, z]) = self.is(inner, &Op::Tern(Tern::MulMul)) {
+            let mut ways = [(x, y, z), (y, x, z), (x, z, y), (z, x, y), (y, z, x), (z, y, x)].into_iter();
+            let (d, r, w) = ways.find(|(_, r, w)| self.root(*r).is_some() && self.load(*w).is_some())?;
+            return Some((d, (r, self.load(w), b)));
+        }
+        match *self.is(inner, &Op::Bin(Bin::Mul))? {
+            [d, r] if self.root(r).is_some() => Some((d, (r, None, b))),
+            [r, d] if self.root(r).is_some() => Some((d, (r, None, b))),
+            _ => None,
+        }
+    }
+
+    fn layer_norm(&self, value: Id, lanes: usize) -> Option<Recognised> {
+        let (d, (r, w, b)) = self.scaled(value)?;
+        let (of, scale, epsilon) = self.root(r)?;
+        let &[sum, mean] = self.is(d, &Op::Bin(Bin::Sub))? else { return None };
+        let &[total, n] = self.is(mean, &Op::Bin(Bin::Div))? else { return None };
+        let whole = self.constant(n)? == lanes as f32 && self.is(total, &Op::Fold(Red::Sum))? == [sum];
+        if of != [d; 2] || !whole {
+            return None;
+        }
+        let (x, y) = match self.is(sum, &Op::Bin(Bin::Add)) {
+            Some(&[x, y]) => (x, Some(self.load(y)?)),
+            _ => (sum, None),
+        };
+        Some(Recognised { scale, epsilon, y, w, b, ..self.function(Kind::LayerNorm, x)? })
     }
 }
 
