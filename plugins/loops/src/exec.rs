@@ -54,9 +54,19 @@ impl Loop {
         steps * (lanes + 64)
     }
 
-    /// Units of a chunk: by the loop alone, never by the number of threads.
-    pub fn units_a_chunk(&self) -> usize {
-        (CHUNK_WORK / self.unit_work()).clamp(1, self.n_units().max(1))
+    /// Units, and units of a chunk: by the loop alone, never by the number of threads.
+    pub fn share_out(&mut self) {
+        let (units, work) = match &self.rows {
+            Some(function) => {
+                let pieces = function.n.div_ceil(function.piece);
+                (
+                    function.dims.iter().product::<usize>() * pieces,
+                    function.kind.steps() * (function.piece + 64),
+                )
+            }
+            None => (self.n_units(), self.unit_work()),
+        };
+        (self.units, self.units_a_chunk) = (units, (CHUNK_WORK / work).clamp(1, units.max(1)));
     }
 
     pub fn run(
@@ -65,7 +75,10 @@ impl Loop {
         operands: &Operands<'_>,
         parallel: &dyn Parallel,
     ) -> Result<(), RunError> {
-        let (units, grain) = (self.n_units(), self.units_a_chunk());
+        let (units, grain) = (self.units, self.units_a_chunk);
+        if units <= grain {
+            return if units == 0 { Ok(()) } else { self.run_chunk(table, operands, 0..units) };
+        }
         let first: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
         let chunk = |at: usize| {
             let range = at * grain..((at + 1) * grain).min(units);
@@ -76,8 +89,6 @@ impl Loop {
             }
         };
         match units.div_ceil(grain) {
-            0 => {}
-            1 => chunk(0),
             chunks if parallel.threads() < 2 => (0..chunks).for_each(chunk),
             chunks => parallel.for_each(chunks, &chunk),
         }
@@ -96,77 +107,91 @@ impl Loop {
     }
 
     fn run_chunk(&self, table: &Table, operands: &Operands<'_>, units: Range<usize>) -> Result<(), RunError> {
+        if let Some(function) = self.rows.as_ref().filter(|function| !function.kind.has_buffer()) {
+            run_rows(function, table, operands, std::ptr::null_mut(), units);
+            return Ok(());
+        }
         SCRATCH.with(|scratch| {
             // A caller who runs a kernel within a chunk of another finds the scratch taken.
             let mut own = Vec::new();
             let mut kept = scratch.try_borrow_mut();
             let scratch = kept.as_deref_mut().unwrap_or(&mut own);
-            match &self.rows {
-                Some(function) => {
-                    self.run_rows(function, table, operands, scratch, units);
-                    Ok(())
-                }
-                None => Walk::new(self, table, operands, scratch).units(units),
+            let Some(function) = &self.rows else {
+                return Walk::new(self, table, operands, scratch).units(units);
+            };
+            let lines = self.buffer_bytes / 64 + 1;
+            if scratch.len() < lines {
+                scratch.resize(lines, Line([0; 64]));
             }
+            run_rows(function, table, operands, scratch.as_mut_ptr().cast(), units);
+            Ok(())
         })
     }
+}
 
-    /// Rows of a function that has a kernel: all in one call, where the next row is always as far away.
-    fn run_rows(
-        &self,
-        function: &RowFunction,
-        table: &Table,
-        operands: &Operands<'_>,
-        scratch: &mut Vec<Line>,
-        units: Range<usize>,
-    ) {
-        let lines = self.buffer_bytes / 64 + 1;
-        if scratch.len() < lines {
-            scratch.resize(lines, Line([0; 64]));
-        }
-        let at_once = if self.outer.len() < 2 { units.len() } else { 1 };
-        for first in units.step_by(at_once.max(1)) {
-            let operand = |access: usize| {
-                let reach = &self.reaches[access];
-                let mut left = first;
-                let mut offset = reach.base;
-                if let ([_], [c]) = (&self.outer[..], &reach.outer[..]) {
-                    offset += first as i64 * c;
-                } else {
-                    for (len, c) in self.outer.iter().zip(&reach.outer).rev() {
-                        offset += (left % len) as i64 * c;
-                        left /= len;
-                    }
+/// Units of a function of rows: as many rows a call as lie equally far apart. `buffer` is as long as a row.
+fn run_rows(
+    function: &RowFunction,
+    table: &Table,
+    operands: &Operands<'_>,
+    buffer: *mut f32,
+    units: Range<usize>,
+) {
+    let pieces = function.n.div_ceil(function.piece);
+    let across = function.dims.last().copied().unwrap_or(1);
+    let size = function.dtype.size_bytes() as i64;
+    let mut unit = units.start;
+    while unit < units.end {
+        let (row, from) = match pieces {
+            1 => (unit, 0),
+            _ => (unit / pieces, unit % pieces * function.piece),
+        };
+        let rows = match (pieces, row) {
+            (1, 0) => across.min(units.end),
+            (1, _) => (across - row % across).min(units.end - unit),
+            _ => 1,
+        };
+        let operand = |which: usize| {
+            let Some(operand) = &function.operands[which] else { return rows::ABSENT };
+            let mut left = row;
+            let mut offset = operand.base + from as i64;
+            if let [step] = operand.steps[..] {
+                offset += row as i64 * step;
+            } else if row > 0 {
+                for (len, step) in function.dims.iter().zip(&operand.steps).rev() {
+                    offset += (left % len) as i64 * step;
+                    left /= len;
                 }
-                let bytes = (offset * reach.dtype.size_bytes() as i64) as isize;
-                let at = match reach.operand {
-                    Some((false, at)) => operands.inputs[at].wrapping_offset(bytes),
-                    Some((true, at)) => operands.outputs[at].wrapping_offset(bytes).cast_const(),
-                    None => std::ptr::null(),
-                };
-                rows::Operand { at, step: reach.outer.first().copied().unwrap_or(0) as isize }
+            }
+            let at = match operand.operand {
+                (false, at) => operands.inputs[at],
+                (true, at) => operands.outputs[at].cast_const(),
             };
-            let perhaps = |access: Option<usize>| {
-                access.map_or(rows::Operand { at: std::ptr::null(), step: 0 }, operand)
-            };
-            let call = RowCall {
-                kind: function.kind,
-                halves: function.halves,
-                rows: at_once,
-                n: self.lane[0],
-                scale: function.scale,
-                epsilon: function.epsilon,
-                x: operand(function.x),
-                y: perhaps(function.y),
-                w: perhaps(function.w),
-                b: perhaps(function.b),
-                out: operand(function.out),
-                buffer: scratch.as_mut_ptr().cast(),
-            };
-            // SAFETY: the accesses stay inside their tensors for all rows and lanes (see the head of this file), and are
-            // runs of neighbours; the buffer is as long as a row.
-            unsafe { (table.rows)(&call) };
-        }
+            rows::Operand {
+                at: at.wrapping_offset((offset * size) as isize),
+                step: operand.steps.last().copied().unwrap_or(0) as isize,
+            }
+        };
+        let call = RowCall {
+            kind: function.kind,
+            size: size as usize,
+            halves: function.dtype == Dtype::BF16,
+            rows,
+            n: function.piece.min(function.n - from),
+            scale: function.scale,
+            epsilon: function.epsilon,
+            x: operand(0),
+            y: operand(1),
+            w: operand(2),
+            b: operand(3),
+            out: operand(4),
+            buffer,
+            stream: function.stream,
+        };
+        // SAFETY: operands are accesses of the loop, which stay inside their tensors (see the head of this file), for these
+        // rows and elements; they are runs of neighbours; the buffer is as long as a row, where the function has one.
+        unsafe { (table.rows)(&call) };
+        unit += rows;
     }
 }
 

@@ -16,6 +16,7 @@ use crate::graph::{Binary, Dtype, Unary, dense_strides};
 use crate::micro::{Bin, Cmp, IntBin, PARTIALS, Red, Shape, Tern, Un32};
 use crate::rows::Kind;
 use std::fmt;
+use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -185,20 +186,34 @@ pub struct Loop {
     pub buffer_bytes: usize,
     /// All of it as one function of rows, for which there is a kernel.
     pub rows: Option<RowFunction>,
+    /// Units of work that any thread may take, and how many are handed out at once.
+    pub units: usize,
+    pub units_a_chunk: usize,
 }
 
-/// A function of rows that is recognised, with its operands as accesses: `x`, `y`, `w`, `b` and the result.
+/// A function of rows that is recognised (see `rows.rs`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowFunction {
     pub kind: Kind,
     pub scale: f32,
     pub epsilon: f32,
-    pub halves: bool,
-    pub x: usize,
-    pub y: Option<usize>,
-    pub w: Option<usize>,
-    pub b: Option<usize>,
-    pub out: usize,
+    pub dtype: Dtype,
+    /// Rows lie along these; each has `n` elements, and a unit of work is `piece` of them.
+    pub dims: Vec<usize>,
+    pub n: usize,
+    pub piece: usize,
+    /// `x`, `y`, `w`, `b` and the result.
+    pub operands: [Option<RowOperand>; 5],
+    /// The result is so large that it leaves the caches before anybody reads it.
+    pub stream: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowOperand {
+    pub operand: (bool, usize),
+    pub base: i64,
+    /// Elements from one row to the next along each of the dims.
+    pub steps: Vec<i64>,
 }
 
 /// Lanes of a tile: few enough that a dozen of them stay in the nearest cache.
@@ -209,14 +224,26 @@ const WHOLE_ROW: usize = 2048;
 const SHORT_LANES: usize = 256;
 /// A row of this size stays near.
 const NEAR_BUFFER_BYTES: usize = 64 << 10;
+/// Elements of a function without folds that are a unit of work.
+const PIECE: usize = 1 << 14;
 /// More is not kept of a row.
 const MOST_BUFFER_BYTES: usize = 512 << 10;
 
-pub fn lower(code: &Code) -> Loop {
+/// With `rows`, functions of rows are recognised: there are kernels for them.
+pub fn lower(code: &Code, rows: bool) -> Loop {
     let mut code = Peephole::of(code).done();
     let shape = Shaped::of(&code);
     shape.rewrite(&mut code);
-    Lowering::new(code, shape).done()
+    let mut lowering = Lowering::new(code, shape);
+    let rows = if rows { lowering.row_function() } else { None };
+    let mut looped = lowering.done();
+    if let Some(function) = &rows {
+        // A row of f32.
+        looped.buffer_bytes = looped.buffer_bytes.max((function.n * 4).next_multiple_of(64));
+    }
+    looped.rows = rows;
+    looped.share_out();
+    looped
 }
 
 /// SSA that is being simplified; stores are kept apart.
@@ -661,14 +688,10 @@ impl Lowering {
             self.body(at, pass);
         }
         self.outer_stores(&mut passes);
-        let rows = self.row_function();
-        if rows.is_some() {
-            // A row of f32.
-            let lanes: usize = self.lens(&self.lane).iter().product();
-            self.buffer_bytes = self.buffer_bytes.max((lanes * 4).next_multiple_of(64));
-        }
         Loop {
-            rows,
+            rows: None,
+            units: 0,
+            units_a_chunk: 1,
             form: self.form,
             outer: self.lens(&self.outer),
             serial: self.lens(&self.serial),
@@ -684,38 +707,46 @@ impl Lowering {
     }
 
     fn row_function(&mut self) -> Option<RowFunction> {
-        let lanes: usize = self.lens(&self.lane).iter().product();
         let [(value, out)] = &self.work.stores[..] else { return None };
-        if self.form != Form::Row || self.lane.len() != 1 || lanes * 4 > MOST_BUFFER_BYTES {
-            return None;
-        }
-        let out = out.clone();
-        let found = Recognised::of(&self.work, *value, lanes)?;
-        let halves = out.dtype == Dtype::BF16;
-        let same = |access: &Access| access.dtype == out.dtype;
-        let all = [Some(&found.x), found.y.as_ref(), found.w.as_ref(), found.b.as_ref()];
-        if !(halves || out.dtype == Dtype::F32) || !all.into_iter().flatten().all(same) {
-            return None;
-        }
-        let mut dense = |output: bool, access: &Access| {
-            let reach = self.reach(Some((output, access.operand)), access.dtype, &access.at);
-            (self.reaches[reach].stride == 1).then_some(reach)
+        let mut dims = [&self.outer[..], &self.lane[..]].concat();
+        let last = dims.pop()?;
+        let n = self.work.lens[last];
+        let row = self.form == Form::Row && self.lane.len() == 1 && n * 4 <= MOST_BUFFER_BYTES;
+        let found = match self.form {
+            Form::Row if row => Recognised::of_rows(&self.work, *value, n)?,
+            Form::Flat => Recognised::of_lanes(&self.work, *value)?,
+            _ => return None,
         };
-        let result = dense(true, &out)?;
-        let mut input = |access: &Option<Access>| match access {
-            Some(access) => dense(false, access).map(Some),
-            None => Some(None),
+        let fits = |dtype: Dtype| match found.kind {
+            Kind::Copy => dtype != Dtype::Bool,
+            _ => matches!(dtype, Dtype::F32 | Dtype::BF16),
         };
-        Some(RowFunction {
+        let operand = |output: bool, access: &Access| {
+            let dense = access.at.coeffs[last] == 1 && access.dtype == out.dtype;
+            dense.then(|| RowOperand {
+                operand: (output, access.operand),
+                base: access.at.base,
+                steps: dims.iter().map(|d| access.at.coeffs[*d]).collect(),
+            })
+        };
+        let mut operands = [None, None, None, None, Some(operand(true, out)?)];
+        for (place, access) in operands.iter_mut().zip(&found.accesses) {
+            if let Some(access) = access {
+                *place = Some(operand(false, access)?);
+            }
+        }
+        let bytes = self.work.lens.iter().product::<usize>() * out.dtype.size_bytes();
+        fits(out.dtype).then(|| RowFunction {
             kind: found.kind,
             scale: found.scale,
             epsilon: found.epsilon,
-            halves,
-            x: input(&Some(found.x))??,
-            y: input(&found.y)?,
-            w: input(&found.w)?,
-            b: input(&found.b)?,
-            out: result,
+            dtype: out.dtype,
+            dims: dims.iter().map(|d| self.work.lens[*d]).collect(),
+            n,
+            piece: if row { n } else { n.min(PIECE) },
+            operands,
+            // Rows that are folded come out slowly enough.
+            stream: !row && bytes > last_cache_bytes() / 2,
         })
     }
 
@@ -1192,22 +1223,53 @@ struct Recognised {
     kind: Kind,
     scale: f32,
     epsilon: f32,
-    x: Access,
-    y: Option<Access>,
-    w: Option<Access>,
-    b: Option<Access>,
+    /// `x`, `y`, `w` and `b`.
+    accesses: [Option<Access>; 4],
 }
 
 /// What a value of each lane is multiplied by, and what is added.
 type Affines = (Id, Option<Access>, Option<Access>);
 
 impl Recognised {
-    fn of(work: &Work, value: Id, lanes: usize) -> Option<Recognised> {
+    fn of_rows(work: &Work, value: Id, lanes: usize) -> Option<Recognised> {
         let see = See(work);
         see.softmax(value)
             .or_else(|| see.log_softmax(value))
             .or_else(|| see.rms_norm(value))
             .or_else(|| see.layer_norm(value, lanes))
+    }
+
+    fn of_lanes(work: &Work, value: Id) -> Option<Recognised> {
+        let see = See(work);
+        let made = |kind: Kind, accesses: [Option<Access>; 4]| {
+            Some(Recognised { kind, scale: 1.0, epsilon: 0.0, accesses })
+        };
+        let load = |id: Id| see.load(id);
+        match (&work.ins[value].op, &work.ins[value].args[..]) {
+            (Op::Load(x), _) => made(Kind::Copy, [Some(x.clone()), None, None, None]),
+            (Op::Tern(Tern::SiluMul), &[x, y, _]) => {
+                made(Kind::SiluMul, [Some(load(x)?), Some(load(y)?), None, None])
+            }
+            (Op::Tern(Tern::GeluMul), &[x, y, w]) => {
+                made(Kind::GeluMul, [Some(load(x)?), Some(load(y)?), Some(load(w)?), None])
+            }
+            (Op::Tern(Tern::Fma), &[x, y, rest]) => {
+                let (x, y) = (load(x)?, load(y)?);
+                if let Some(w) = load(rest) {
+                    return made(Kind::MulAdd, [Some(x), Some(y), Some(w), None]);
+                }
+                let &[w, b] = see.is(rest, &Op::Bin(Bin::Mul))? else { return None };
+                // A minus on either of the second factors.
+                let plain = |id: Id| match see.is(id, &Op::Un(Un32::Neg)) {
+                    Some(&[id]) => (id, true),
+                    _ => (id, false),
+                };
+                let ((w, a), (b, c)) = (plain(w), plain(b));
+                let kind = if a != c { Kind::MulSubMul } else { Kind::MulAddMul };
+                made(kind, [Some(x), Some(y), Some(load(w)?), Some(load(b)?)])
+            }
+            _ => None,
+        }
     }
 }
 
@@ -1236,7 +1298,7 @@ impl See<'_> {
 
     fn function(&self, kind: Kind, x: Id) -> Option<Recognised> {
         let x = self.load(x)?;
-        Some(Recognised { kind, scale: 1.0, epsilon: 0.0, x, y: None, w: None, b: None })
+        Some(Recognised { kind, scale: 1.0, epsilon: 0.0, accesses: [Some(x), None, None, None] })
     }
 
     fn softmax(&self, value: Id) -> Option<Recognised> {
@@ -1295,7 +1357,8 @@ impl See<'_> {
             return None;
         }
         let w = if w == x { None } else { Some(self.load(w)?) };
-        Some(Recognised { scale, epsilon, w, ..self.function(Kind::RmsNorm, x)? })
+        let accesses = [Some(self.load(x)?), None, w, None];
+        Some(Recognised { kind: Kind::RmsNorm, scale, epsilon, accesses })
     }
 
     /// `d * r`, perhaps times a weight and plus a bias.
@@ -1332,7 +1395,8 @@ impl See<'_> {
             Some(&[x, y]) => (x, Some(self.load(y)?)),
             _ => (sum, None),
         };
-        Some(Recognised { scale, epsilon, y, w, b, ..self.function(Kind::LayerNorm, x)? })
+        let accesses = [Some(self.load(x)?), y, w, b];
+        Some(Recognised { kind: Kind::LayerNorm, scale, epsilon, accesses })
     }
 }
 
@@ -1412,6 +1476,18 @@ fn is_dear(op: &Op) -> bool {
     }
 }
 
+/// Bytes of the largest cache that the processor speaks of.
+fn last_cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // Linux tells it in kibibytes; elsewhere a common size is taken.
+        let path = "/sys/devices/system/cpu/cpu0/cache/index3/size";
+        let told = std::fs::read_to_string(path).ok();
+        let kib = told.and_then(|text| text.trim().trim_end_matches('K').parse::<usize>().ok());
+        kib.unwrap_or(32 << 10) << 10
+    })
+}
+
 fn tile_of(lens: &[usize]) -> Tile {
     let total: usize = lens.iter().product();
     let most = if total <= WHOLE_ROW { total } else { TILE_LANES };
@@ -1437,6 +1513,9 @@ impl fmt::Display for Loop {
             write!(f, " folds {:?}", self.serial)?;
         }
         writeln!(f, " tile {} x {}", self.tile.lanes, self.tile.n)?;
+        if let Some(function) = &self.rows {
+            writeln!(f, "    as {:?} of rows of {}", function.kind, function.n)?;
+        }
         for (cell, number) in &self.numbers {
             match number {
                 Number::Bits(bits) => writeln!(f, "    c{cell} = {bits:#x}")?,

@@ -202,6 +202,8 @@ pub struct Table {
     pub store: unsafe fn(Dtype, *mut u8, *const u8, Rows),
     /// Whole rows of functions that are recognised.
     pub rows: unsafe fn(&RowCall),
+    /// There are such kernels for these instructions: one number at a time the interpreter's tiles are faster.
+    pub has_rows: bool,
 }
 
 /// The micro-kernels for a set of instructions that this machine has.
@@ -233,6 +235,7 @@ macro_rules! isa {
             pub static TABLE: Table = Table {
                 un32, bin32, bin64, bini, cmp32, cmp64, cmpi, bits, tern32, sel32, sel64, fold32, lanes32,
                 bin_halves, tern_halves, fold_halves, start32, finish32, load, store, rows,
+                has_rows: <$arch as Arch>::IS_WIDE,
             };
 
             isa! { @fns $arch, [$($features)?]
@@ -488,7 +491,7 @@ mod generic {
                 let x = if X { <[V<A>; U]>::of(x) } else { T::vectors(a.add(at), left, 0.0) };
                 let y = if Y { <[V<A>; U]>::of(y) } else { T::vectors(b.add(at), left, 0.0) };
                 let z = if Z { <[V<A>; U]>::of(z) } else { T::vectors(c.add(at), left, 0.0) };
-                Cell::put_vectors(d.add(at), F::f(x, y, z), left);
+                Cell::put_vectors(d.add(at), F::f(x, y, z), left, false);
             }
         });
     }
@@ -1178,7 +1181,11 @@ mod generic {
     #[inline(always)]
     pub unsafe fn rows<A: Arch>(call: &RowCall) {
         // SAFETY: the module's contract, handed on.
-        unsafe { rows::rows::<A::Vector>(call) }
+        unsafe {
+            if A::IS_WIDE {
+                rows::rows::<A::Vector>(call);
+            }
+        }
     }
 
     #[inline(always)]

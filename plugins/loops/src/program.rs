@@ -273,8 +273,11 @@ impl Kernel {
             fits("output", at, view.data, view.bytes, *need)?;
         }
         // Few kernels have more operands; those that do allocate.
-        let inputs: SmallVec<[*const u8; 16]> = inputs.iter().map(|view| view.data).collect();
-        let outputs: SmallVec<[*mut u8; 16]> = outputs.iter().map(|view| view.data).collect();
+        let mut input_list: SmallVec<[*const u8; 16]> = SmallVec::new();
+        let mut output_list: SmallVec<[*mut u8; 16]> = SmallVec::new();
+        inputs.iter().for_each(|view| input_list.push(view.data));
+        outputs.iter().for_each(|view| output_list.push(view.data));
+        let (inputs, outputs) = (input_list, output_list);
         let operands = Operands { inputs: &inputs, outputs: &outputs, numbers };
         self.loops.iter().try_for_each(|looped| looped.run(self.table, &operands, parallel))
     }
@@ -341,8 +344,8 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Program, Unsupported>
         }
         temporaries.extend(outputs.iter().filter(|value| !outside.contains(value)));
         let mut inputs = Vec::new();
-        let loops: Vec<Loop> =
-            emit::emit(&groups, at, &mut inputs, &outputs).iter().map(lower::lower).collect();
+        let codes = emit::emit(&groups, at, &mut inputs, &outputs);
+        let loops: Vec<Loop> = codes.iter().map(|code| lower::lower(code, table.has_rows)).collect();
         steps.push(Step::Kernel(kernel(&groups, inputs, outputs, loops, (isa, table))));
     }
     let types = groups.work.values.iter().map(|value| value.ty.clone()).collect();

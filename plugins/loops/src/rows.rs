@@ -18,7 +18,35 @@ pub enum Kind {
     RmsNorm,
     /// `(x + y - mean) * rsqrt(Σ (x + y - mean)² * scale + epsilon) * w + b`, the mean `Σ (x + y) / n`.
     LayerNorm,
+    /// `x`, of any dtype.
+    Copy,
+    /// `x * y + w`
+    MulAdd,
+    /// `x * y + w * b`
+    MulAddMul,
+    /// `x * y - w * b`
+    MulSubMul,
+    /// `silu(x) * y`
+    SiluMul,
+    /// `gelu(x + y) * w`
+    GeluMul,
 }
+
+impl Kind {
+    pub fn has_buffer(self) -> bool {
+        matches!(self, Kind::Softmax | Kind::LayerNorm)
+    }
+
+    /// Work an element, in steps of the interpreter.
+    pub fn steps(self) -> usize {
+        match self {
+            Kind::Softmax | Kind::LogSoftmax | Kind::LayerNorm | Kind::GeluMul => 4,
+            _ => 2,
+        }
+    }
+}
+
+pub const ABSENT: Operand = Operand { at: std::ptr::null(), step: 0 };
 
 /// An operand: its first element in the first row, and how many elements further the next row begins.
 #[derive(Clone, Copy)]
@@ -27,10 +55,13 @@ pub struct Operand {
     pub step: isize,
 }
 
-/// A call: `rows` rows of `n` neighbours each. Absent operands are null. `buffer` has room for a row of `f32`.
+/// A call: `rows` rows of `n` neighbours each. Absent operands are null. `buffer` has room for a row of
+/// `f32` where the function has one.
 #[derive(Clone, Copy)]
 pub struct RowCall {
     pub kind: Kind,
+    /// Bytes of an element; whether it is bf16 (else f32, but for copies).
+    pub size: usize,
     pub halves: bool,
     pub rows: usize,
     pub n: usize,
@@ -42,40 +73,127 @@ pub struct RowCall {
     pub b: Operand,
     pub out: Operand,
     pub buffer: *mut f32,
+    /// Past the caches.
+    pub stream: bool,
+}
+
+/// Each row's operands. (A macro: a closure might become a function of its own, without the instructions of its caller.)
+macro_rules! each_row {
+    ($call:expr, |[$x:pat, $y:pat, $w:pat, $b:pat], $out:ident| $body:expr) => {{
+        let operands = [&$call.x, &$call.y, &$call.w, &$call.b];
+        let mut all = operands.map(|operand| operand.at.cast::<T>());
+        let mut out = $call.out.at.cast::<T>().cast_mut();
+        for _ in 0..$call.rows {
+            let ([$x, $y, $w, $b], $out) = (all, out);
+            $body;
+            for i in 0..4 {
+                all[i] = all[i].wrapping_offset(operands[i].step);
+            }
+            out = out.wrapping_offset($call.out.step);
+        }
+    }};
 }
 
 #[inline(always)]
 pub unsafe fn rows<V: Vector>(call: &RowCall) {
     // SAFETY: the caller's.
     unsafe {
-        match call.halves {
-            true => typed::<V, u16>(call),
-            false => typed::<V, f32>(call),
+        match (call.kind, call.halves) {
+            (Kind::Copy, _) => copies::<V>(call),
+            (_, true) => typed::<V, u16>(call),
+            (_, false) => typed::<V, f32>(call),
         }
+    }
+    if call.stream {
+        V::fence();
+    }
+}
+
+#[inline(always)]
+unsafe fn copies<V: Vector>(call: &RowCall) {
+    let bytes = call.n * call.size;
+    let (mut x, mut out) = (call.x.at, call.out.at.cast_mut());
+    let step = |operand: &Operand| operand.step * call.size as isize;
+    for _ in 0..call.rows {
+        // SAFETY: the caller's, of this row; vectors are bits, whatever the dtype.
+        unsafe {
+            if bytes.is_multiple_of(4) {
+                let (x, out) = (x.cast::<f32>(), out.cast::<f32>());
+                sweep!(V, bytes / 4, |at, left| {
+                    let v: [V; U] = f32::vectors(x.add(at), left, 0.0);
+                    f32::put_vectors(out.add(at), v, left, call.stream);
+                });
+            } else {
+                x.copy_to_nonoverlapping(out, bytes);
+            }
+        }
+        x = x.wrapping_offset(step(&call.x));
+        out = out.wrapping_offset(step(&call.out));
     }
 }
 
 #[inline(always)]
 unsafe fn typed<V: Vector, T: Cell>(call: &RowCall) {
-    let first = |operand: &Operand| operand.at.cast::<T>();
-    let (mut x, mut y, mut w, mut b) = (first(&call.x), first(&call.y), first(&call.w), first(&call.b));
-    let mut out = first(&call.out).cast_mut();
-    for _ in 0..call.rows {
-        // SAFETY: the caller's, of this row.
-        unsafe {
-            match call.kind {
-                Kind::Softmax => softmax::<V, T>(call, x, out),
-                Kind::LogSoftmax => log_softmax::<V, T>(call, x, out),
-                Kind::RmsNorm => rms_norm::<V, T>(call, x, w, out),
-                Kind::LayerNorm if y.is_null() => layer_norm::<V, T, false>(call, [x, y, w, b], out),
-                Kind::LayerNorm => layer_norm::<V, T, true>(call, [x, y, w, b], out),
+    // SAFETY: the caller's.
+    unsafe {
+        match call.kind {
+            Kind::Softmax => each_row!(call, |[x, _, _, _], out| softmax::<V, T>(call, x, out)),
+            Kind::LogSoftmax => each_row!(call, |[x, _, _, _], out| log_softmax::<V, T>(call, x, out)),
+            Kind::RmsNorm => each_row!(call, |[x, _, w, _], out| rms_norm::<V, T>(call, x, w, out)),
+            Kind::LayerNorm if call.y.at.is_null() => {
+                each_row!(call, |[x, y, w, b], out| layer_norm::<V, T, false>(call, [x, y, w, b], out));
             }
+            Kind::LayerNorm => {
+                each_row!(call, |[x, y, w, b], out| layer_norm::<V, T, true>(call, [x, y, w, b], out));
+            }
+            Kind::MulAdd => map::<V, T, MulAdd>(call),
+            Kind::MulAddMul => map::<V, T, MulAddMul>(call),
+            Kind::MulSubMul => map::<V, T, MulSubMul>(call),
+            Kind::SiluMul => map::<V, T, SiluMul>(call),
+            Kind::GeluMul => map::<V, T, GeluMul>(call),
+            Kind::Copy => {}
         }
-        x = x.wrapping_offset(call.x.step);
-        y = y.wrapping_offset(call.y.step);
-        w = w.wrapping_offset(call.w.step);
-        b = b.wrapping_offset(call.b.step);
-        out = out.wrapping_offset(call.out.step);
+    }
+}
+
+/// A function of lanes.
+trait Lanes {
+    const OPERANDS: usize;
+    fn f<R: Real>(x: R, y: R, w: R, b: R) -> R;
+}
+
+macro_rules! lanes {
+    ($($name:ident, $n:literal = |$x:ident, $y:ident, $w:ident, $b:ident| $value:expr;)*) => {$(
+        struct $name;
+        impl Lanes for $name {
+            const OPERANDS: usize = $n;
+            #[inline(always)]
+            fn f<R: Real>($x: R, $y: R, $w: R, $b: R) -> R { let _ = ($w, $b); $value }
+        }
+    )*};
+}
+
+lanes! {
+    MulAdd, 3 = |x, y, w, b| x.fma(y, w);
+    MulAddMul, 4 = |x, y, w, b| x.fma(y, w.mul(b));
+    MulSubMul, 4 = |x, y, w, b| x.fma(y, w.mul(b).mul(R::of(-1.0)));
+    SiluMul, 2 = |x, y, w, b| math::silu(x).mul(y);
+    GeluMul, 3 = |x, y, w, b| math::gelu(x.add(y)).mul(w);
+}
+
+#[inline(always)]
+unsafe fn map<V: Vector, T: Cell, F: Lanes>(call: &RowCall) {
+    // SAFETY: the caller's.
+    unsafe {
+        each_row!(call, |[x, y, w, b], out| {
+            sweep!(V, call.n, |at, left| {
+                let x: [V; U] = T::vectors(x.add(at), left, 0.0);
+                let y = T::vectors(y.add(at), left, 0.0);
+                let w = if F::OPERANDS > 2 { T::vectors(w.add(at), left, 0.0) } else { x };
+                let b = if F::OPERANDS > 3 { T::vectors(b.add(at), left, 0.0) } else { x };
+                T::put_vectors(out.add(at), F::f(x, y, w, b), left, call.stream);
+            });
+        });
     }
 }
 
@@ -109,7 +227,7 @@ unsafe fn softmax<V: Vector, T: Cell>(call: &RowCall, x: *const T, out: *mut T) 
         unsafe {
             let v = T::vectors::<V, U>(x.add(at), left, f32::NEG_INFINITY);
             let e = math::exp(v.sub(Real::of(most)));
-            f32::put_vectors(call.buffer.add(at), e, left);
+            f32::put_vectors(call.buffer.add(at), e, left, false);
             for i in 0..U {
                 // Lanes beyond the row are NaN where the greatest is -inf, and so is the row.
                 sum[i] = sum[i].add(e[i]);
@@ -121,7 +239,7 @@ unsafe fn softmax<V: Vector, T: Cell>(call: &RowCall, x: *const T, out: *mut T) 
         // SAFETY: lanes of the buffer and the row.
         unsafe {
             let e = f32::vectors::<V, U>(call.buffer.add(at), left, 0.0);
-            T::put_vectors(out.add(at), e.mul(Real::of(scale)), left);
+            T::put_vectors(out.add(at), e.mul(Real::of(scale)), left, call.stream);
         }
     });
 }
@@ -144,7 +262,7 @@ unsafe fn log_softmax<V: Vector, T: Cell>(call: &RowCall, x: *const T, out: *mut
         // SAFETY: lanes of the row.
         unsafe {
             let v = T::vectors::<V, U>(x.add(at), left, 0.0);
-            T::put_vectors(out.add(at), v.sub(Real::of(most)).sub(Real::of(log)), left);
+            T::put_vectors(out.add(at), v.sub(Real::of(most)).sub(Real::of(log)), left, call.stream);
         }
     });
 }
@@ -165,7 +283,7 @@ unsafe fn rms_norm<V: Vector, T: Cell>(call: &RowCall, x: *const T, w: *const T,
         unsafe {
             let v = T::vectors::<V, U>(x.add(at), left, 0.0).mul(Real::of(r));
             let v = if w.is_null() { v } else { v.mul(T::vectors::<V, U>(w.add(at), left, 0.0)) };
-            T::put_vectors(out.add(at), v, left);
+            T::put_vectors(out.add(at), v, left, call.stream);
         }
     });
 }
@@ -183,7 +301,7 @@ unsafe fn layer_norm<V: Vector, T: Cell, const TWO: bool>(
             let mut v = T::vectors::<V, U>(x.add(at), left, 0.0);
             if TWO {
                 v = v.add(T::vectors::<V, U>(y.add(at), left, 0.0));
-                f32::put_vectors(call.buffer.add(at), v, left);
+                f32::put_vectors(call.buffer.add(at), v, left, false);
             }
             for i in 0..U {
                 sum[i] = sum[i].add(v[i]);
@@ -222,7 +340,7 @@ unsafe fn layer_norm<V: Vector, T: Cell, const TWO: bool>(
                     v.fma(T::vectors::<V, U>(w.add(at), left, 0.0), T::vectors::<V, U>(b.add(at), left, 0.0))
                 }
             };
-            T::put_vectors(out.add(at), v, left);
+            T::put_vectors(out.add(at), v, left, call.stream);
         }
     });
 }

@@ -48,6 +48,11 @@ pub trait Vector: Real {
     unsafe fn store_halves(self, d: *mut u16);
     unsafe fn load_halves_part(a: *const u16, n: usize, rest: f32) -> Self;
     unsafe fn store_halves_part(self, d: *mut u16, n: usize);
+    /// As stores, of whole vectors at aligned places, past the caches. Before others may read them there must be a
+    /// [`Vector::fence`].
+    unsafe fn stream(self, d: *mut f32);
+    unsafe fn stream_halves(pair: [Self; 2], d: *mut u16);
+    fn fence();
     fn sum(self) -> f32;
     fn greatest(self) -> f32;
 }
@@ -180,6 +185,21 @@ impl<A: Arch> Vector for Scalar<A> {
             unsafe { *d = math::to_bf16(self.0) }
         }
     }
+    #[inline(always)]
+    unsafe fn stream(self, d: *mut f32) {
+        // SAFETY: the caller's.
+        unsafe { self.store(d) }
+    }
+    #[inline(always)]
+    unsafe fn stream_halves(pair: [Self; 2], d: *mut u16) {
+        // SAFETY: the caller's.
+        unsafe {
+            pair[0].store_halves(d);
+            pair[1].store_halves(d.add(1));
+        }
+    }
+    #[inline(always)]
+    fn fence() {}
     #[inline(always)]
     fn sum(self) -> f32 {
         self.0
@@ -373,6 +393,20 @@ mod avx512 {
             op!(_mm256_mask_storeu_epi16(d.cast(), mask(n), narrow(self)))
         }
         #[inline(always)]
+        unsafe fn stream(self, d: *mut f32) {
+            op!(_mm512_stream_ps(d, self))
+        }
+        #[inline(always)]
+        unsafe fn stream_halves(pair: [Self; 2], d: *mut u16) {
+            // Whole lines: half ones are slower than ordinary stores.
+            let low = op!(_mm512_castsi256_si512(narrow(pair[0])));
+            op!(_mm512_stream_si512(d.cast(), _mm512_inserti64x4::<1>(low, narrow(pair[1]))))
+        }
+        #[inline(always)]
+        fn fence() {
+            op!(_mm_sfence())
+        }
+        #[inline(always)]
         fn sum(self) -> f32 {
             op!(_mm512_reduce_add_ps(self))
         }
@@ -386,11 +420,12 @@ mod avx512 {
 /// An element in memory: `f32`, or bf16 by its bits. Of vectors that begin `left` elements before the end.
 pub trait Cell: Copy {
     unsafe fn vectors<V: Vector, const U: usize>(a: *const Self, left: usize, rest: f32) -> [V; U];
-    unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut Self, v: [V; U], left: usize);
+    /// With `stream` past the caches, where the place is aligned.
+    unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut Self, v: [V; U], left: usize, stream: bool);
 }
 
 macro_rules! cell {
-    ($t:ty, $load:ident, $store:ident, $load_part:ident, $store_part:ident) => {
+    ($t:ty, $load:ident, $store:ident, $load_part:ident, $store_part:ident, |$v:ident, $d:ident, $i:ident| $stream:expr) => {
         impl Cell for $t {
             #[inline(always)]
             unsafe fn vectors<V: Vector, const U: usize>(a: *const $t, left: usize, rest: f32) -> [V; U] {
@@ -407,14 +442,25 @@ macro_rules! cell {
                 }
             }
             #[inline(always)]
-            unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut $t, v: [V; U], left: usize) {
+            unsafe fn put_vectors<V: Vector, const U: usize>(
+                $d: *mut $t,
+                $v: [V; U],
+                left: usize,
+                stream: bool,
+            ) {
                 // SAFETY: the caller's: there is room for `left` elements.
                 unsafe {
                     if U == 1 && left < V::LANES {
-                        return v[0].$store_part(d, left);
+                        return $v[0].$store_part($d, left);
+                    }
+                    if U > 1 && stream && $d.addr().is_multiple_of(64) {
+                        for $i in 0..U {
+                            $stream;
+                        }
+                        return;
                     }
                     for i in 0..U {
-                        v[i].$store(d.add(i * V::LANES));
+                        $v[i].$store($d.add(i * V::LANES));
                     }
                 }
             }
@@ -422,8 +468,10 @@ macro_rules! cell {
     };
 }
 
-cell!(f32, load, store, load_part, store_part);
-cell!(u16, load_halves, store_halves, load_halves_part, store_halves_part);
+cell!(f32, load, store, load_part, store_part, |v, d, i| v[i].stream(d.add(i * V::LANES)));
+cell!(u16, load_halves, store_halves, load_halves_part, store_halves_part, |v, d, i| if i % 2 == 0 {
+    V::stream_halves([v[i], v[i + 1]], d.add(i * V::LANES));
+});
 
 /// Blocks of four vectors, then single ones, the last perhaps a part of one: in the body `U` is how many.
 macro_rules! sweep {
