@@ -10,7 +10,7 @@ use crate::graph::{Dtype, Scalar};
 use crate::lower::{Do, Form, Loop, Number, Place, Reach, RowFunction, State, Step};
 use crate::math;
 use crate::micro::{PARTIALS, Red, Rows, Shape, Table};
-use crate::program::{Parallel, RunError};
+use crate::program::{Parallel, RunError, View, ViewMut};
 use crate::rare;
 use crate::rows::{self, RowCall};
 use std::cell::RefCell;
@@ -19,8 +19,8 @@ use std::sync::Mutex;
 
 /// The tensors of a run, by their first elements.
 pub struct Operands<'a> {
-    pub inputs: &'a [*const u8],
-    pub outputs: &'a [*mut u8],
+    pub inputs: &'a [View<'a>],
+    pub outputs: &'a [ViewMut<'a>],
     pub numbers: &'a [Scalar],
 }
 
@@ -137,8 +137,7 @@ fn run_rows(
     buffer: *mut f32,
     units: Range<usize>,
 ) {
-    let pieces = function.n.div_ceil(function.piece);
-    let across = function.dims.last().copied().unwrap_or(1);
+    let (pieces, across) = (function.pieces, function.across);
     let size = function.dtype.size_bytes() as i64;
     let mut unit = units.start;
     while unit < units.end {
@@ -151,27 +150,29 @@ fn run_rows(
             (1, _) => (across - row % across).min(units.end - unit),
             _ => 1,
         };
-        let operand = |which: usize| {
-            let Some(operand) = &function.operands[which] else { return rows::ABSENT };
-            let mut left = row;
+        let mut at = [rows::ABSENT; 5];
+        for (at, operand) in at.iter_mut().zip(&function.operands) {
+            let Some(operand) = operand else { continue };
             let mut offset = operand.base + from as i64;
-            if let [step] = operand.steps[..] {
-                offset += row as i64 * step;
-            } else if row > 0 {
-                for (len, step) in function.dims.iter().zip(&operand.steps).rev() {
-                    offset += (left % len) as i64 * step;
-                    left /= len;
+            match operand.steps[..] {
+                _ if row == 0 => {}
+                [step] => offset += row as i64 * step,
+                _ => {
+                    let mut left = row;
+                    for (len, step) in function.dims.iter().zip(&operand.steps).rev() {
+                        offset += (left % len) as i64 * step;
+                        left /= len;
+                    }
                 }
             }
-            let at = match operand.operand {
-                (false, at) => operands.inputs[at],
-                (true, at) => operands.outputs[at].cast_const(),
+            let first = match operand.operand {
+                (false, at) => operands.inputs[at].data,
+                (true, at) => operands.outputs[at].data.cast_const(),
             };
-            rows::Operand {
-                at: at.wrapping_offset((offset * size) as isize),
-                step: operand.steps.last().copied().unwrap_or(0) as isize,
-            }
-        };
+            let step = operand.steps.last().copied().unwrap_or(0) as isize;
+            *at = rows::Operand { at: first.wrapping_offset((offset * size) as isize), step };
+        }
+        let [x, y, w, b, out] = at;
         let call = RowCall {
             kind: function.kind,
             size: size as usize,
@@ -180,11 +181,11 @@ fn run_rows(
             n: function.piece.min(function.n - from),
             scale: function.scale,
             epsilon: function.epsilon,
-            x: operand(0),
-            y: operand(1),
-            w: operand(2),
-            b: operand(3),
-            out: operand(4),
+            x,
+            y,
+            w,
+            b,
+            out,
             buffer,
             stream: function.stream,
         };
@@ -418,8 +419,8 @@ impl<'a> Walk<'a> {
         let reach = &self.looped.reaches[access];
         let bytes = self.offset(access) * reach.dtype.size_bytes() as i64;
         match reach.operand {
-            Some((false, at)) => self.operands.inputs[at].wrapping_offset(bytes as isize).cast_mut(),
-            Some((true, at)) => self.operands.outputs[at].wrapping_offset(bytes as isize),
+            Some((false, at)) => self.operands.inputs[at].data.wrapping_offset(bytes as isize).cast_mut(),
+            Some((true, at)) => self.operands.outputs[at].data.wrapping_offset(bytes as isize),
             None => std::ptr::null_mut(),
         }
     }

@@ -202,6 +202,9 @@ pub struct RowFunction {
     pub dims: Vec<usize>,
     pub n: usize,
     pub piece: usize,
+    pub pieces: usize,
+    /// Rows that follow each other at one distance: the last of the dims.
+    pub across: usize,
     /// `x`, `y`, `w`, `b` and the result.
     pub operands: [Option<RowOperand>; 5],
     /// The result is so large that it leaves the caches before anybody reads it.
@@ -736,14 +739,17 @@ impl Lowering {
             }
         }
         let bytes = self.work.lens.iter().product::<usize>() * out.dtype.size_bytes();
+        let piece = if row { n } else { n.min(PIECE) };
         fits(out.dtype).then(|| RowFunction {
+            pieces: n.div_ceil(piece),
+            across: dims.last().map_or(1, |d| self.work.lens[*d]),
             kind: found.kind,
             scale: found.scale,
             epsilon: found.epsilon,
             dtype: out.dtype,
             dims: dims.iter().map(|d| self.work.lens[*d]).collect(),
             n,
-            piece: if row { n } else { n.min(PIECE) },
+            piece,
             operands,
             // Rows that are folded come out slowly enough.
             stream: !row && bytes > last_cache_bytes() / 2,

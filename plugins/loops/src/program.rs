@@ -7,7 +7,6 @@ use crate::lower::{self, Loop};
 use crate::micro::{self, Table};
 use crate::work::{self, Work};
 use crate::{emit, meta};
-use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
@@ -218,7 +217,7 @@ impl fmt::Display for Program {
 pub struct Kernel {
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
-    /// Bytes and alignment that each view must have.
+    /// Bytes and alignment (a power of two) that each view must have.
     input_needs: Vec<(usize, usize)>,
     output_needs: Vec<(usize, usize)>,
     n_slots: usize,
@@ -272,13 +271,7 @@ impl Kernel {
         for (at, (view, need)) in outputs.iter().zip(&self.output_needs).enumerate() {
             fits("output", at, view.data, view.bytes, *need)?;
         }
-        // Few kernels have more operands; those that do allocate.
-        let mut input_list: SmallVec<[*const u8; 16]> = SmallVec::new();
-        let mut output_list: SmallVec<[*mut u8; 16]> = SmallVec::new();
-        inputs.iter().for_each(|view| input_list.push(view.data));
-        outputs.iter().for_each(|view| output_list.push(view.data));
-        let (inputs, outputs) = (input_list, output_list);
-        let operands = Operands { inputs: &inputs, outputs: &outputs, numbers };
+        let operands = Operands { inputs, outputs, numbers };
         self.loops.iter().try_for_each(|looped| looped.run(self.table, &operands, parallel))
     }
 }
@@ -294,7 +287,7 @@ fn fits(
     bytes: usize,
     (expected, align): (usize, usize),
 ) -> Result<(), RunError> {
-    if bytes >= expected && data.addr().is_multiple_of(align) {
+    if bytes >= expected && data.addr() & (align - 1) == 0 {
         Ok(())
     } else {
         Err(RunError::View { what, at, bytes, expected })

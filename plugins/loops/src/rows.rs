@@ -119,7 +119,7 @@ unsafe fn copies<V: Vector>(call: &RowCall) {
         unsafe {
             if bytes.is_multiple_of(4) {
                 let (x, out) = (x.cast::<f32>(), out.cast::<f32>());
-                sweep!(V, bytes / 4, |at, left| {
+                sweep!(V, bytes / 4, short, |at, left| {
                     let v: [V; U] = f32::vectors(x.add(at), left, 0.0);
                     f32::put_vectors(out.add(at), v, left, call.stream);
                 });
@@ -186,7 +186,7 @@ unsafe fn map<V: Vector, T: Cell, F: Lanes>(call: &RowCall) {
     // SAFETY: the caller's.
     unsafe {
         each_row!(call, |[x, y, w, b], out| {
-            sweep!(V, call.n, |at, left| {
+            sweep!(V, call.n, short, |at, left| {
                 let x: [V; U] = T::vectors(x.add(at), left, 0.0);
                 let y = T::vectors(y.add(at), left, 0.0);
                 let w = if F::OPERANDS > 2 { T::vectors(w.add(at), left, 0.0) } else { x };

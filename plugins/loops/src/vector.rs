@@ -475,25 +475,35 @@ cell!(u16, load_halves, store_halves, load_halves_part, store_halves_part, |v, d
 
 /// Blocks of four vectors, then single ones, the last perhaps a part of one: in the body `U` is how many.
 macro_rules! sweep {
+    // Rows may be as short as two vectors.
+    ($v:ty, $n:expr, short, |$at:ident, $left:ident| $body:block) => {{
+        let n: usize = $n;
+        let mut at = 0;
+        sweep!(@whole $v, 4, n, at, |$at, $left| $body);
+        sweep!(@whole $v, 2, n, at, |$at, $left| $body);
+        sweep!(@last $v, n, at, |$at, $left| $body);
+    }};
     ($v:ty, $n:expr, |$at:ident, $left:ident| $body:block) => {{
         let n: usize = $n;
         let mut at = 0;
-        {
-            const U: usize = 4;
-            while at + U * <$v>::LANES <= n {
-                let ($at, $left) = (at, n - at);
-                let _ = $left;
-                $body;
-                at += U * <$v>::LANES;
-            }
+        sweep!(@whole $v, 4, n, at, |$at, $left| $body);
+        sweep!(@last $v, n, at, |$at, $left| $body);
+    }};
+    (@whole $v:ty, $u:literal, $n:ident, $from:ident, |$at:ident, $left:ident| $body:block) => {{
+        const U: usize = $u;
+        while $from + U * <$v>::LANES <= $n {
+            let ($at, $left) = ($from, $n - $from);
+            let _ = $left;
+            $body;
+            $from += U * <$v>::LANES;
         }
-        {
-            const U: usize = 1;
-            while at < n {
-                let ($at, $left) = (at, n - at);
-                $body;
-                at += <$v>::LANES;
-            }
+    }};
+    (@last $v:ty, $n:ident, $from:ident, |$at:ident, $left:ident| $body:block) => {{
+        const U: usize = 1;
+        while $from < $n {
+            let ($at, $left) = ($from, $n - $from);
+            $body;
+            $from += <$v>::LANES;
         }
     }};
 }
