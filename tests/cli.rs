@@ -3,6 +3,8 @@
 //! `cargo xtask bless` rewrites the expectations. Each case runs the built binary in a folder of its own, with no
 //! variable and no home of the machine it runs on, so that only what the case says counts.
 
+mod support;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -596,5 +598,405 @@ trace forward(
             of(&place, "plan", &["--grad", "--wrt", "head.bias"]),
         ];
         check("explain_grad", &place, &seen.join("\n"));
+    }
+}
+
+/// What is wrong with the data of a run is said of the inputs: no plugin is blamed, and nobody else is asked.
+mod data {
+    use super::*;
+
+    const LOOKUP: &str = "\
+thunderhead trace 1.0
+
+trace forward(
+    %i: i64[3] input \"in0\",
+    %n: i64[3] input \"in1\",
+    %w: f32[4, 2] param \"w\",
+) stage acquired model \"lookup\" {
+    %q: i64[3] = torch.div(%i, %n, mode=\"floor\")
+    %e: f32[3, 2] = torch.embedding(%w, %q)
+    return %e as \"out0\"
+}
+";
+
+    fn write(place: &Place, file: &str, tensors: &[(&str, Tensor)]) {
+        let named: Vec<_> =
+            tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+        write_tensors(&place.dir.path().join(file), &named).expect("written");
+    }
+
+    fn ints(values: &[i64]) -> Tensor {
+        Tensor::from_slice(values, &[values.len() as i64]).expect("as many")
+    }
+
+    fn floats(n: usize, dims: &[i64]) -> Tensor {
+        let values: Vec<f32> = (0..n).map(|i| (i as f32 * 0.37).sin()).collect();
+        Tensor::from_slice(&values, dims).expect("as many")
+    }
+
+    #[test]
+    fn an_index_or_divisor_that_cannot_be_used_is_exit_10() {
+        let place = Place::new();
+        place.file("lookup.trace", LOOKUP);
+        // Data is not a failure that another executor could make good.
+        place.file("next.toml", "config = 1\nexecutors = [\"reference\"]\n[run]\non_error = \"next\"\n");
+        write(&place, "w.safetensors", &[("w", floats(8, &[4, 2]))]);
+        write(&place, "index.safetensors", &[("in0", ints(&[0, 7, 1])), ("in1", ints(&[1, 1, 1]))]);
+        write(&place, "zero.safetensors", &[("in0", ints(&[0, 3, 1])), ("in1", ints(&[1, 0, 1]))]);
+        let seen = [
+            ("index.safetensors", "reference"),
+            ("index.safetensors", "./next.toml"),
+            ("zero.safetensors", "reference"),
+        ]
+        .map(|(inputs, config)| {
+            place.run(&[
+                "run",
+                "lookup.trace",
+                "--inputs",
+                inputs,
+                "--weights",
+                "w.safetensors",
+                "--config",
+                config,
+            ])
+        });
+        check("bad_data", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn a_label_that_is_no_class_is_exit_10() {
+        let place = Place::new();
+        let linear = "thunderhead trace 1.0\n\ntrace forward(\n    %x: f32[2, 3] input \"in0\",\n    %w: f32[4, 3] param \"w\",\n) stage acquired model \"classes\" {\n    %y: f32[2, 4] = torch.linear(%x, %w)\n    return %y as \"out0\"\n}\n";
+        place.file("classes.trace", linear);
+        write(&place, "w.safetensors", &[("w", floats(12, &[4, 3]))]);
+        write(&place, "batch.safetensors", &[("in0", floats(6, &[2, 3])), ("target", ints(&[1, 9]))]);
+        let args = [
+            "train",
+            "classes.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--data",
+            "batch.safetensors",
+            "--loss",
+            "cross_entropy",
+            "--optimizer",
+            "sgd",
+            "--lr",
+            "0.1",
+            "--steps",
+            "1",
+            "--out",
+            "o.safetensors",
+        ];
+        check("bad_label", &place, &place.run(&args));
+    }
+}
+
+/// A program that needs no weights.
+const STATELESS: &str = "\
+thunderhead trace 1.0
+
+trace forward(
+    %x: f32[2] input \"in0\",
+) stage acquired model \"small\" {
+    %y: f32[2] = torch.mul(%x, %x)
+    %z: f32[2] = torch.add(%y, %x)
+    return %z as \"out0\"
+}
+";
+
+/// What is said of plugins that are there, but not as they should be.
+mod plugin_files {
+    use super::*;
+    use support::{c_plugin, root};
+
+    fn manifest(claims: &str) -> String {
+        format!(
+            "manifest = 1\nid = \"c-square\"\nversion = \"0.1.0\"\nabi = \"0.2\"\nir = \"1\"\nneeds = [\"executor/1\", \
+             \"kernel/1\"]\n\n[[executor]]\nname = \"c_square\"\nlabel = \"Square\"\n\n[[executor.claim]]\nops = {claims}\n"
+        )
+    }
+
+    /// A folder `plugins` with the plugin, and a config that names it.
+    fn place(name: &str, manifest: &str) -> Place {
+        let place = Place::new();
+        let built = c_plugin(&root().join("tests/third_party/c_square/square.c"), name, manifest, &[], &[]);
+        fs::create_dir(place.dir.path().join("plugins")).expect("a folder");
+        fs::copy(built, place.dir.path().join("plugins/libsquare.so")).expect("copied");
+        place.file("small.trace", STATELESS);
+        place.file("t.toml", "config = 1\nexecutors = [\"c_square\"]\n[plugins]\npaths = [\"plugins/\"]\n");
+        place
+    }
+
+    #[test]
+    fn a_file_that_is_refused_is_said_where_its_executor_is_missed() {
+        let place = place("refused", "manifest = 1");
+        let mut seen = vec![place.run(&["run", "small.trace", "--config", "./t.toml"])];
+        place.file("other.toml", "config = 1\nbase = \"reference\"\n[plugins]\npaths = [\"plugins/\"]\n");
+        seen.push(place.run(&["plugins", "list", "--config", "./other.toml"]));
+        check("plugin_refused", &place, &seen.join("\n"));
+    }
+
+    #[test]
+    fn a_claim_of_an_op_that_does_not_exist_is_said() {
+        let place = place("mistyped", &manifest("[\"prims.mull\", \"torch.zz*\", \"acme::square\"]"));
+        let without_digest = |seen: String| {
+            seen.lines().filter(|line| !line.starts_with("sha256")).collect::<Vec<_>>().join("\n")
+        };
+        let seen = [
+            place.run(&["config", "check", "--config", "./t.toml"]),
+            place.run(&["explain", "small.trace", "--config", "./t.toml", "--op", "torch.mul"]),
+        ];
+        check("manifest_unknown_op", &place, &seen.join("\n"));
+        let seen = without_digest(place.run(&["plugins", "inspect", "plugins/libsquare.so"]));
+        assert_eq!(seen.matches("no op of this host is called so").count(), 2, "{seen}");
+        let seen = place.run(&["doctor", "--config", "./t.toml"]);
+        assert!(seen.contains("claims `prims.mull`") && seen.contains("exit 0"), "{seen}");
+    }
+}
+
+#[test]
+fn ops_that_do_not_exist_are_neither_denied_nor_allowed_silently() {
+    let place = Place::new();
+    place.file(
+        "t.toml",
+        "config = 1\nbase = \"reference\"\n\n[executor.reference]\nallow = [\"prims.*\", \"torch.zz*\"]\ndeny = [\n    \"torch.rleu\",\n    \
+         \"aten.foo\",\n    \"aten.foo.default\",\n]\n",
+    );
+    check("config_unknown_op", &place, &place.run(&["config", "check", "--config", "./t.toml"]));
+}
+
+#[test]
+fn a_config_is_looked_at_for_an_acquired_trace_too() {
+    let place = Place::new();
+    place.file("small.trace", PROGRAM);
+    let seen = [
+        place.run(&["trace", "small.trace", "--config", "./nowhere.toml"]),
+        place.run(&["trace", "small.trace", "--config", "full_fuson"]),
+        place.run(&["trace", "small.trace", "--executors", "refrence"]),
+    ];
+    check("trace_config", &place, &seen.join("\n"));
+}
+
+#[test]
+fn every_preset_is_known_by_name() {
+    let place = Place::new();
+    let seen = place.run(&["doctor", "--config", "reference"]);
+    let expected = "concat_inductor, default, full_fusion, pytorch, reference, torch_compile";
+    assert!(seen.contains(expected), "{seen}");
+}
+
+#[test]
+fn explain_shows_what_was_asked_for_or_says_that_there_is_nothing() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    let explain =
+        |op: &str| place.run(&["explain", "small.trace", "--config", "reference", "-q", "--op", op]);
+    check("explain_no_match", &place, &[explain("torch.adds"), explain("add"), explain("zzz")].join("\n"));
+    // By the value that it makes, by what stands below it, by glob.
+    for (op, n) in [("y", 1), ("y*", 2), ("torch.mul", 1), ("*.mul", 2)] {
+        let seen = explain(op);
+        assert_eq!(seen.matches(".mul").count(), n + op.matches(".mul").count(), "{op}: {seen}");
+    }
+}
+
+#[test]
+fn a_negative_number_is_a_value() {
+    let place = Place::new();
+    let seen = [
+        place.run(&["config", "check", "--threads", "-1"]),
+        place.run(&["run", "small.trace", "--seed", "-1"]),
+        place.run(&["trace", "small.trace", "--depth", "-1"]),
+        place.run(&["bench", "small.trace", "--seconds", "-1"]),
+    ];
+    check("numbers_negative", &place, &seen.join("\n"));
+}
+
+#[test]
+fn files_that_cannot_be_read_or_written_are_named() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    place.file("cut.json", "{\"in0\": ");
+    place.file("list.json", "{\"in0\": [1, 2]}");
+    place.file("text.safetensors", "this is no safetensors file");
+    let given = |file| place.run(&["run", "small.trace", "--config", "reference", "--inputs", file]);
+    let seen = [
+        given("cut.json"),
+        given("list.json"),
+        given("text.safetensors"),
+        given("absent.safetensors"),
+        // Before anything runs.
+        place.run(&["run", "small.trace", "--config", "reference", "--output", "nowhere/o.safetensors"]),
+    ];
+    check("files_bad", &place, &seen.join("\n"));
+}
+
+#[test]
+fn a_library_that_is_no_plugin_is_an_error() {
+    let place = Place::new();
+    let source = place.file("none.c", "int none(void) { return 0; }\n");
+    let library = place.dir.path().join("libnone.so");
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(built.is_ok_and(|status| status.success()), "a C compiler");
+    let seen = place.run(&["plugins", "inspect", "libnone.so"]);
+    assert!(seen.contains("\nexit 4\n"), "{seen}");
+    // Once, as what ends the command.
+    assert_eq!(seen.matches("is no Thunderhead plugin").count(), 1, "{seen}");
+}
+
+#[test]
+fn inputs_that_were_filled_and_do_not_suit_are_said_to_be_that() {
+    let place = Place::new();
+    place.file(
+        "rows.trace",
+        "thunderhead trace 1.0\n\ntrace forward(\n    %i: i64[64] input \"in0\",\n    %w: f32[1, 2] input \"in1\",\n) stage acquired \
+         model \"rows\" {\n    %e: f32[64, 2] = torch.embedding(%w, %i)\n    return %e as \"out0\"\n}\n",
+    );
+    let given = write_inputs(&place, "one.safetensors", &[0; 63]);
+    let seen = [
+        place.run(&["run", "rows.trace", "--config", "reference"]),
+        place.run(&["bench", "rows.trace", "--config", "reference"]),
+        place.run(&["run", "rows.trace", "--config", "reference", "--inputs", &given]),
+    ];
+    check("inputs_unsuited", &place, &seen.join("\n"));
+}
+
+/// `in0` of these integers, `in1` of one row.
+fn write_inputs(place: &Place, file: &str, indices: &[i64]) -> String {
+    let tensors = [
+        ("in0".to_owned(), Tensor::from_slice(indices, &[indices.len() as i64]).expect("as many")),
+        ("in1".to_owned(), Tensor::from_slice(&[1f32, 2.0], &[1, 2]).expect("as many")),
+    ];
+    write_tensors(&place.dir.path().join(file), &tensors).expect("written");
+    file.to_owned()
+}
+
+#[test]
+fn what_follows_from_an_executor_that_was_left_out_is_no_error_of_its_own() {
+    let place = Place::new();
+    place.file("small.trace", STATELESS);
+    place.file(
+        "t.toml",
+        "config = 1\nexecutors = [\"acme\", \"pytorch\"]\n\n[executor.acme]\npolicy = \"optional\"\noptions = { x = 3 }\n\
+         regions = { min_ops = 3 }\n\n[executor.pytorch]\npolicy = \"optional\"\n",
+    );
+    let mut seen = vec![
+        place.run(&["run", "small.trace", "--config", "./t.toml", "--set", "acme.x=4"]),
+        place.run(&["bench", "small.trace", "--config", "./t.toml", "--vs", "./t.toml", "--seconds", "0.01"]),
+    ];
+    let said = seen[1].matches("no plugin brings an executor `acme`").count();
+    assert_eq!(said, 1, "{}", seen[1]);
+    seen.pop();
+    let expecting = "\n[expect]\nclaims = [{ op = \"torch.mul\", by = \"acme\" }, { op = \"torch.add\", by = \"pytorch\" }]\n";
+    let text = fs::read_to_string(place.dir.path().join("t.toml")).expect("written above");
+    place.file("t.toml", &(text + expecting));
+    seen.push(place.run(&["run", "small.trace", "--config", "./t.toml"]));
+    check("executor_left_out", &place, &seen.join("\n"));
+}
+
+mod training {
+    use super::*;
+
+    const LINEAR: &str = "thunderhead trace 1.0\n\ntrace forward(\n    %x: f32[2, 3] input \"in0\",\n    %w: f32[4, 3] param \"w\",\n) \
+                          stage acquired model \"linear\" {\n    %y: f32[2, 4] = torch.linear(%x, %w)\n    return %y as \"out0\"\n}\n";
+
+    fn place() -> Place {
+        let place = Place::new();
+        place.file("linear.trace", LINEAR);
+        let floats = |n: usize, dims: &[i64], of: fn(f32) -> f32| {
+            let values: Vec<f32> = (0..n).map(|i| of(i as f32)).collect();
+            Tensor::from_slice(&values, dims).expect("as many")
+        };
+        let write = |file: &str, tensors: &[(&str, Tensor)]| {
+            let named: Vec<_> =
+                tensors.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect();
+            write_tensors(&place.dir.path().join(file), &named).expect("written");
+        };
+        write("w.safetensors", &[("w", floats(12, &[4, 3], |i| (i * 0.37).sin()))]);
+        let target = floats(8, &[2, 4], |i| (i * 0.7).cos());
+        write("batch.safetensors", &[("in0", floats(6, &[2, 3], |i| i * 0.1)), ("target", target.clone())]);
+        write("other.safetensors", &[("in0", floats(6, &[2, 3], |i| i * 0.2)), ("target", target.clone())]);
+        write("nan.safetensors", &[("in0", floats(6, &[2, 3], |_| f32::NAN)), ("target", target)]);
+        place
+    }
+
+    fn train(place: &Place, more: &[&str]) -> String {
+        let args = [
+            "train",
+            "linear.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--loss",
+            "mse",
+            "--out",
+            "o.safetensors",
+            "--resume",
+            "c.safetensors",
+        ];
+        let seen = place.run(&args.iter().chain(more).copied().collect::<Vec<_>>());
+        // How fast it was is the machine's.
+        let cut = |line: &str| match line.split_once(" steps/s") {
+            Some((head, tail)) => {
+                format!("{} [SPEED]{tail}", head.rsplit_once(' ').map_or("", |(head, _)| head))
+            }
+            None => line.to_owned(),
+        };
+        seen.lines().map(cut).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn what_changed_since_the_checkpoint_is_said() {
+        let place = place();
+        let data = ["--data", "batch.safetensors", "--optimizer", "adam"];
+        let with = |more: &[&'static str]| data.iter().chain(more).copied().collect::<Vec<_>>();
+        let mut seen = vec![train(&place, &with(&["--steps", "2"]))];
+        // Nothing left to do.
+        seen.push(train(&place, &with(&["--steps", "2"])));
+        seen.push(train(
+            &place,
+            &["--data", "other.safetensors", "--optimizer", "adam", "--lr", "0.5", "--steps", "3"],
+        ));
+        seen.push(train(&place, &["--data", "other.safetensors", "--optimizer", "adamw", "--steps", "4"]));
+        seen.push(train(&place, &["--data", "other.safetensors", "--optimizer", "sgd", "--steps", "4"]));
+        check("train_resume", &place, &seen.join("\n\n"));
+    }
+
+    #[test]
+    fn a_loss_that_is_not_finite_stops_and_leaves_the_last_checkpoint() {
+        let place = place();
+        let sgd = |data: &'static str, more: &[&'static str]| {
+            ["--data", data, "--optimizer", "sgd"].iter().chain(more).copied().collect::<Vec<_>>()
+        };
+        train(&place, &sgd("batch.safetensors", &["--steps", "1"]));
+        let read = |name: &str| fs::read(place.dir.path().join(name)).expect("written");
+        let before = (read("c.safetensors"), read("o.safetensors"));
+        let mut seen = vec![train(&place, &sgd("nan.safetensors", &["--steps", "3"]))];
+        // The step after which the weights are infinite has a loss that is still finite.
+        seen.push(train(&place, &sgd("batch.safetensors", &["--steps", "2", "--lr", "1e39"])));
+        check("train_not_finite", &place, &seen.join("\n\n"));
+        assert!(
+            before == (read("c.safetensors"), read("o.safetensors")),
+            "a good checkpoint was written over"
+        );
+    }
+
+    #[test]
+    fn a_batch_runs_too() {
+        let place = place();
+        let args = [
+            "run",
+            "linear.trace",
+            "--config",
+            "reference",
+            "--weights",
+            "w.safetensors",
+            "--inputs",
+            "batch.safetensors",
+        ];
+        check("run_batch", &place, &place.run(&args));
     }
 }

@@ -180,3 +180,118 @@ fn a_run_after_a_cancelled_one_is_whole() {
     session.cancel();
     session.forward(&given, &GradRequest::default()).expect("the cancel was for runs before it");
 }
+
+/// A scan that carries an integer and a float beside a tensor: exported programs have none, traces may.
+const COUNTED: &str = "thunderhead trace 1.0
+
+trace forward(
+    %h: f64[] input \"h\",
+    %xs: f64[3] input \"xs\",
+) stage acquired {
+    %last: f64[], %i: int, %f: float = prims.scan(body=&body, init=[%h, 0, 1.0], xs=[%xs], extra=[], reverse=false)
+    return %last as \"out0\"
+}
+
+trace body(
+    %h: f64[] operand,
+    %i: int operand,
+    %f: float operand,
+    %x: f64[] operand,
+) stage acquired {
+    %a: f64[] = prims.mul(%h, %x)
+    %b: f64[] = prims.mul(%a, %f)
+    %c: f64[] = prims.add(%b, %i)
+    %i1: int = num.add(%i, 1)
+    %f1: float = num.mul(%f, 0.5)
+    return %c, %i1, %f1
+}
+";
+
+#[test]
+fn numbers_that_a_scan_carries_are_those_of_their_trip_in_the_gradient() {
+    let program = Program::from_trace_text("counted.trace", COUNTED).expect("a good trace");
+    let session = host("reference", None, 1).compile(&program).expect("it compiles");
+    let scalar = |x: f64| Tensor::from_slice(&[x], &[]).expect("a scalar");
+    let xs = Tensor::from_slice(&[2.0f64, 3.0, 5.0], &[3]).expect("a row");
+    let given = [Value::Tensor(scalar(7.0)), Value::Tensor(xs)];
+    let (outputs, _, tape) = session.forward(&given, &GradRequest::default()).expect("it runs");
+    // ((7 · 2 · 1 + 0) · 3 · ½ + 1) · 5 · ¼ + 2
+    assert_eq!(outputs[0].tensor().expect("a tensor").to_vec::<f64>().expect("f64"), [29.5]);
+    let gradients = tape.backward(&[(0, scalar(8.0))].into_iter().collect()).expect("it has a gradient");
+    let of = |name: &str| gradients[name].to_vec::<f64>().expect("f64");
+    assert_eq!(of("h"), [30.0]);
+    assert_eq!(of("xs"), [105.0, 70.0, 44.0]);
+}
+
+/// `thunderhead` as a command; what it prints.
+fn command(args: &[&str]) -> String {
+    let mut thunderhead = std::process::Command::new(env!("CARGO_BIN_EXE_thunderhead"));
+    let done =
+        thunderhead.args(args).args(["--executors", "reference"]).env_remove("THUNDERHEAD_PLUGINS").output();
+    let done = done.expect("the command starts");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text")
+}
+
+/// At each stage nested traces are printed with the program, those of gradients too, with who runs their ops; what is
+/// printed reads back.
+#[test]
+fn nested_traces_are_shown_at_every_stage() {
+    for name in ["branches", "loop", "recurrent", "counted_down", "mapped_with_number", "random_trips"] {
+        let file = folder("control").join(format!("{name}.pt2"));
+        let file = file.to_str().expect("a plain path");
+        for stage in ["claimed", "execution", "forward"] {
+            for grad in [false, true] {
+                if stage == "forward" && !grad {
+                    continue;
+                }
+                let args: &[&str] = if grad {
+                    &["trace", file, "--stage", stage, "--grad"]
+                } else {
+                    &["trace", file, "--stage", stage]
+                };
+                let printed = command(args);
+                let read = text::parse(&printed, thunderhead::ops::schemas());
+                let read = read.unwrap_or_else(|faults| panic!("{args:?}: {faults}\n{printed}"));
+                let faults = thunderhead::ops::check::faults(&read.module);
+                assert!(faults.is_empty(), "{args:?}: {}\n{printed}", faults[0]);
+                let nested = &read.module.traces[if grad { 2 } else { 1 }..];
+                assert!(!nested.is_empty(), "{args:?}");
+                for trace in
+                    nested.iter().filter(|trace| stage != "forward" && trace.stage.name() != "acquired")
+                {
+                    assert_eq!(trace.stage.name(), stage, "{args:?}: {}", trace.name);
+                }
+                if stage != "forward" && matches!(name, "branches" | "recurrent") {
+                    assert!(
+                        nested.iter().all(|trace| trace.stage.name() == stage),
+                        "{args:?}: sizes are known"
+                    );
+                    assert!(printed.matches("@reference").count() >= 4 * nested.len(), "{args:?}\n{printed}");
+                }
+            }
+        }
+        let explained = command(&["explain", file, "--grad"]);
+        assert!(explained.contains("\nvjp_"), "{explained}");
+    }
+}
+
+/// A printed execution trace runs again with its nested traces, and gives the same bits.
+#[test]
+fn nested_traces_of_an_execution_trace_run_again() {
+    let host = host("reference", None, 1);
+    for name in ["branches", "loop", "recurrent", "several"] {
+        let file = folder("control").join(format!("{name}.pt2"));
+        let program = Program::open(&file).expect("a program");
+        let given = inputs(&program, &fixture(&file), 0).expect("inputs");
+        let printed = command(&["trace", file.to_str().expect("a plain path"), "--stage", "execution"]);
+        let again = Program::from_trace_text(name, &printed)
+            .and_then(|again| again.with_weights(&file))
+            .unwrap_or_else(|error| panic!("{name}: {error}\n{printed}"));
+        let bytes = |program: &Program| -> Vec<Vec<u8>> {
+            let outputs = host.compile(program).expect("compiles").run(&given).expect("it runs");
+            outputs.iter().filter_map(Value::tensor).map(|t| t.to_bytes().expect("dense")).collect()
+        };
+        assert_eq!(bytes(&again), bytes(&program), "{name}");
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use support::*;
 use thunderhead::claim::{Claimant, codes};
 use thunderhead::ir::Dtype;
-use thunderhead::loader::{self, LibraryPath, LoadError};
+use thunderhead::loader::{self, LibraryPath, LoadError, Request};
 use thunderhead::memory::Tensor;
 use thunderhead::plan::FaultKind;
 
@@ -472,19 +472,26 @@ fn declared_libraries_are_found_compared_and_opened() {
     std::fs::write(&source, text).expect("own folder");
     let link = format!("-L{}", one.join("lib").display());
     let plugin = c_plugin(&source, "asks", &manifest, &[], &[&link, "-lanswer"]);
-    let with = |folder: &PathBuf| {
-        let mut request = request("broken", &[]);
-        request.libraries = vec![LibraryPath {
-            name: "libanswer".to_owned(),
-            folder: folder.clone(),
-            origin: "[libraries]".to_owned(),
-        }];
-        request
+    let named = |folder: &PathBuf, is_binding: bool| LibraryPath {
+        name: "libanswer".to_owned(),
+        folder: folder.clone(),
+        origin: "[libraries]".to_owned(),
+        is_binding,
     };
+    let with = |folder: &PathBuf| Request { libraries: vec![named(folder, true)], ..request("broken", &[]) };
     let error = load_with(&plugin, &request("broken", &[])).expect_err("no folder is named");
     says(&error, "load::library_missing", &["libanswer", "LIBANSWER"]);
     let error = load_with(&plugin, &with(&two)).expect_err("another version");
     says(&error, "load::library_version", &["1.2", "1.3", "[libraries]"]);
+    // What somebody asked for is not replaced by what lies elsewhere.
+    let empty = one.join("nothing");
+    let elsewhere = |is_binding| {
+        let libraries = vec![named(&empty, is_binding), named(&one, false)];
+        load_with(&plugin, &Request { libraries, ..request("broken", &[]) })
+    };
+    let error = elsewhere(true).expect_err("it is not where it was said to be");
+    says(&error, "load::library_missing", &["nothing` ([libraries])"]);
+    elsewhere(false).expect("loads");
     // Found, and opened by its path: no variable of the dynamic linker is set.
     load_with(&plugin, &with(&one)).expect("loads");
     std::fs::write(two.join("build-version"), "1.2\n").expect("own folder");

@@ -16,10 +16,10 @@ use thunderhead::run::GradRequest;
 use thunderhead::{Host, HostOptions, Program, Session, Tensor, Value};
 
 const DTYPES: [Dtype; 4] = [Dtype::F64, Dtype::F32, Dtype::Bf16, Dtype::F16];
-/// A thousand take more than a minute where kernels are built without optimisation; the time goes into runs, of which
-/// each seed of a form needs eight.
-const SEEDS: u64 = 250;
-/// Seeds for forms whose tensors are large enough to be worth several threads.
+/// Each has three runs: one with one thread, two with two.
+const SEEDS: u64 = 1000;
+/// Seeds for forms whose tensors are large enough to be worth several threads; one of these runs takes as long as
+/// hundreds of small ones.
 const LARGE_SEEDS: u64 = 10;
 
 /// Element `from` of input `input` arrives in element `to` of the result.
@@ -381,9 +381,8 @@ fn check(form: &Form, dtype: Dtype, sessions: &[Session; 2], seed: u64) -> Resul
     let exact = seed.is_multiple_of(2);
     let routes = (form.routes)(&indices);
     let mut first: Option<Vec<Vec<u8>>> = None;
-    // Both thread counts, and the last once more (of small forms at some seeds: time).
-    let again = (form.large || seed % 8 < 2).then_some(&sessions[1]);
-    for session in sessions.iter().chain(again) {
+    let [one, two] = sessions;
+    for session in [one, two, two] {
         let (outputs, _, tape) =
             session.forward(&inputs, &GradRequest::default()).map_err(|e| e.to_string())?;
         let out = outputs[0].tensor().ok_or("no result")?;

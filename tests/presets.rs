@@ -383,3 +383,32 @@ fn full_fusion_claims_all_that_libtorchs_plugins_claim() {
     assert!(compared > 2_000, "{compared} claims only");
     assert!(missing.is_empty(), "{} of {compared}:\n{}", missing.len(), missing.join("\n"));
 }
+
+/// What `full_fusion` claims through `like` is what the manifests of `pytorch` and `sdpa` say, limits and checks included.
+#[test]
+fn full_fusion_is_seen_to_claim_what_libtorchs_plugins_do() {
+    let Some(dist) = dist() else { return };
+    if !dist.join("plugins/libthunderhead_pytorch.so").exists() {
+        return;
+    }
+    let inspected = |name: &str| -> serde_json::Value {
+        let file = dist.join(format!("plugins/libthunderhead_{name}.so"));
+        let text = printed(&dist, &["plugins", "inspect", &file.to_string_lossy(), "--json"]);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let fused = inspected("full_fusion");
+    let liked = fused["liked"].as_array().expect("a list");
+    for name in ["pytorch", "sdpa"] {
+        let own = inspected(name);
+        assert_eq!(own["liked"], serde_json::json!([]), "{name} is like nobody");
+        let mut claims = own["manifest"]["executors"][0]["claims"].clone();
+        // A layout is what the other one's kernels want, and no limit.
+        for claim in claims.as_array_mut().expect("claims") {
+            claim["layout"] = serde_json::json!("any");
+        }
+        assert!(claims.as_array().is_some_and(|claims| !claims.is_empty()), "{name} claims nothing");
+        let taken = liked.iter().find(|liked| liked["like"] == name).expect("is like it");
+        assert_eq!(taken["claims"], claims, "{name}");
+        assert_eq!(taken["executor"], "full_fusion");
+    }
+}

@@ -2,6 +2,11 @@
 //!
 //! The fixtures are PyTorch's own steps (`fixtures/make_training.py`). The tolerance is on the largest difference of a
 //! tensor against the larger of its largest element and a thousandth: twenty steps amplify the last bits of each.
+//!
+//! `pytorch` follows, too, where `THUNDERHEAD_DIST` names a tree that has the plugin.
+
+#[path = "support/exported.rs"]
+mod exported;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -79,7 +84,14 @@ fn steps(trainer: &mut Trainer, batches: &[Vec<Value>], upto: u64) -> Vec<f64> {
 
 #[track_caller]
 fn follows_pytorch(name: &str, options: &TrainOptions) {
-    let mut trainer = host().trainer(&model(name), options).expect("it can be trained");
+    follows_pytorch_on(&host(), name, options);
+    let Some(dist) = exported::dist() else { return };
+    follows_pytorch_on(&exported::host("pytorch", Some(&dist), 1), name, options);
+}
+
+#[track_caller]
+fn follows_pytorch_on(host: &Host, name: &str, options: &TrainOptions) {
+    let mut trainer = host.trainer(&model(name), options).expect("it can be trained");
     let batches = batches(name, &trainer);
     let losses = steps(&mut trainer, &batches, 20);
     let text = std::fs::read_to_string(fixture(name, "losses.json")).expect("a fixture");

@@ -85,7 +85,7 @@ impl From<SessionError> for Error {
 
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Error {
-        Error::Load(LoadErrors { errors: vec![error], config: None })
+        Error::Load(LoadErrors { errors: vec![error] })
     }
 }
 
@@ -113,8 +113,6 @@ fn named(path: &std::path::Path, error: &ModelError) -> String {
 pub struct LoadErrors {
     /// In the order in which they were tried; never empty.
     pub errors: Vec<LoadError>,
-    /// What is wrong with the config because of them.
-    pub config: Option<Box<ConfigErrors>>,
 }
 
 impl fmt::Display for LoadErrors {
@@ -130,9 +128,7 @@ impl std::error::Error for LoadErrors {}
 
 impl Diagnostic for LoadErrors {
     fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        let errors = self.errors.iter().map(|error| error as &dyn Diagnostic);
-        let config = self.config.iter().flat_map(|config| &config.problems).map(|p| p as &dyn Diagnostic);
-        Some(Box::new(errors.chain(config)))
+        Some(Box::new(self.errors.iter().map(|error| error as &dyn Diagnostic)))
     }
 }
 
@@ -236,7 +232,7 @@ pub enum TensorFileError {
         reason: String,
     },
     /// The file is not safetensors, is damaged, or holds what no program has.
-    #[error("`{}` is no safetensors file that can be used: {reason}", path.display())]
+    #[error("`{}` is no {} that can be used: {reason}", path.display(), tensor_file(path))]
     #[diagnostic(
         code(tensors::bad_file),
         help("tensors travel as safetensors; numbers, booleans and null of `--inputs` go into a `.json`")
@@ -247,6 +243,14 @@ pub enum TensorFileError {
         /// What is wrong.
         reason: String,
     },
+}
+
+/// What a file of tensors should be, by its ending.
+fn tensor_file(path: &std::path::Path) -> &'static str {
+    match path.extension() {
+        Some(end) if end == "json" => "JSON file of inputs",
+        _ => "safetensors file",
+    }
 }
 
 /// Inputs given by name that do not fit the program.

@@ -2,7 +2,7 @@
 //! its own but policies: who is required, who is left out, who is banned after a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thunderhead_manifest::{Kind, Manifest};
@@ -12,7 +12,7 @@ use crate::config::{
     self, Chain, ConfigErrors, LastResort, Notice, OnError, Overlay, Resolved, Start, Surroundings,
 };
 use crate::error::{Error, LoadErrors};
-use crate::loader::{self, Found, LibraryPath, LoadError, LoadedExecutor};
+use crate::loader::{self, Found, Inspection, LibraryPath, Liked, LoadError, LoadedExecutor, Place};
 use crate::plan::KernelMaker;
 use crate::program::Program;
 use crate::run::{Executors, OrderEntry, SessionOptions};
@@ -55,13 +55,51 @@ pub fn look(options: &HostOptions) -> Result<Look, Error> {
     let chain = Chain::load(&options.start, &around, &config::read_text);
     let mut found = loader::find(&loader::places(&chain.plugin_paths(), &around));
     found.add_linked(thunderhead_reference::MANIFEST)?;
-    let outcome = chain.resolve(&options.overlay, &found.manifests(), &around);
+    let ops: Vec<&str> = crate::ops::table::table().iter().map(|op| op.name).collect();
+    found.warn_of_unknown_ops(&ops);
+    let outcome = chain.resolve(&options.overlay, &found.manifests(), &around, &ops);
+    let outcome = outcome.map_err(|errors| with_refused_files(errors, &found));
     Ok(Look { chain, found, outcome, around })
 }
 
+/// An executor that nobody brings may be that of a file which was refused: then that is said with it.
+fn with_refused_files(mut errors: ConfigErrors, found: &Found) -> ConfigErrors {
+    let refused: Vec<String> = found
+        .skipped
+        .iter()
+        .filter(|skipped| skipped.expected && !skipped.named)
+        .map(|skipped| format!("`{}` was refused: {}", skipped.path.display(), one_line(&skipped.error)))
+        .collect();
+    for problem in &mut errors.problems {
+        if let config::ConfigFault::UnknownExecutor { advice, .. } = &mut *problem.what
+            && !refused.is_empty()
+        {
+            *advice = format!("{}; {advice}", refused.join("; "));
+        }
+    }
+    errors
+}
+
+fn one_line(error: &LoadError) -> String {
+    error.to_string().lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// What the executors of a plugin claim because they are like others, as things lie here: with the plugins that lie in its
+/// folder and in the usual places, and the linked-in ones.
+pub fn liked(inspection: &Inspection, around: &Surroundings) -> Result<Vec<Liked>, Error> {
+    let Some(manifest) = &inspection.manifest else { return Ok(Vec::new()) };
+    let folder = inspection.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new(".")).to_owned();
+    let mut places = vec![Place { path: folder, origin: "beside it".to_owned(), must_exist: false }];
+    places.extend(loader::places(&[], around));
+    let mut found = loader::find(&places);
+    found.add_linked(thunderhead_reference::MANIFEST)?;
+    Ok(loader::liked(manifest, &found.manifests()))
+}
+
 impl Look {
-    /// The config, or why it cannot be used. Files that the config names itself and that are no usable plugins come
-    /// first: what they would have brought is unknown because of them.
+    /// The config, or why it cannot be used. Files that the config names itself and that are no usable plugins are said
+    /// alone: what they would have brought is unknown because of them.
     pub fn resolved(&self) -> Result<&(Resolved, Vec<Notice>), Error> {
         let config = match &self.outcome {
             Ok(good) => return Ok(good),
@@ -79,7 +117,7 @@ impl Look {
         if errors.is_empty() || !config.problems.iter().all(unknown) {
             return Err(config.clone().into());
         }
-        Err(LoadErrors { errors, config: Some(Box::new(config.clone())) }.into())
+        Err(LoadErrors { errors }.into())
     }
 
     /// Where declared libraries are looked for, as far as the config is known.
@@ -119,7 +157,7 @@ impl Look {
         }
         let errors: Vec<LoadError> = refused.iter().filter(|r| r.required).map(|r| r.error.clone()).collect();
         if !errors.is_empty() {
-            return Err(LoadErrors { errors, config: None }.into());
+            return Err(LoadErrors { errors }.into());
         }
         let pool = Arc::new(Pool::new(threads));
         Ok(Host {
@@ -222,6 +260,11 @@ impl Host {
             like.map(|like| (decl.name.clone(), like)).collect::<Vec<_>>()
         });
         skipped.collect()
+    }
+
+    /// What is odd about the manifests of plugins in use, and changes nothing: id and sentence.
+    pub fn plugin_warnings(&self) -> Vec<(String, String)> {
+        self.found.warnings_of(&|name| self.executors.contains_key(name))
     }
 
     /// Where declared libraries were looked for, in that order.

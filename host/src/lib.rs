@@ -48,11 +48,11 @@ pub use error::{
     Error, ExpectationErrors, LoadErrors, NamedInputError, OpenError, TensorFileError, TraceErrors,
     TraceProblem, Violation,
 };
-pub use host::{Host, HostOptions, Look, Refused, look};
+pub use host::{Host, HostOptions, Look, Refused, liked, look};
 pub use loader::prepare_process;
 pub use memory::Tensor;
 pub use program::Program;
 pub use run::Value;
 pub use session::Session;
 pub use thunderhead_manifest::Glob;
-pub use trainer::{AdamNumbers, Loss, Optimizer, Rule, TrainError, TrainOptions, Trainer};
+pub use trainer::{AdamNumbers, Loss, Optimizer, Rule, TrainChange, TrainError, TrainOptions, Trainer};

@@ -209,6 +209,11 @@ impl Program {
         Ok(values)
     }
 
+    /// Whether it has an input of that name: by position, or the model's own.
+    pub fn has_input(&self, name: &str) -> bool {
+        self.role_of(name).is_ok()
+    }
+
     /// What wants a gradient, by globs over the names of parameters, frozen ones included, and of inputs (`in0`, …).
     /// An exact name may be that of a floating buffer or constant, too. Sorted; numbers and integer tensors that a glob meets are
     /// passed over.

@@ -124,7 +124,7 @@ impl Session {
     /// The plan for inputs like these, as plain data.
     pub fn plan(&self, inputs: &[Value]) -> Result<PlanFile, Error> {
         let compiled = self.compiled(inputs)?;
-        Ok(plan_of(&compiled))
+        Ok(compiled.plan_file())
     }
 
     /// The plans of forward and backward for inputs like these, as plain data.
@@ -134,7 +134,7 @@ impl Session {
         request: &run::GradRequest,
     ) -> Result<(PlanFile, PlanFile), Error> {
         let (forward, backward) = self.compiled_grad(inputs, request)?;
-        Ok((plan_of(&forward), plan_of(&backward)))
+        Ok((forward.plan_file(), backward.plan_file()))
     }
 
     /// Runs. Inputs are never written; outputs are the caller's own. On an error state is as before.
@@ -248,7 +248,7 @@ impl Session {
         if checked.iter().any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(compiled))) {
             return Ok(());
         }
-        let violations = violations(&self.config, &plan_of(compiled));
+        let violations = violations(&self.config, &self.executors, &compiled.plan_file());
         if !violations.is_empty() {
             return Err(ExpectationErrors { violations }.into());
         }
@@ -258,22 +258,18 @@ impl Session {
     }
 }
 
-fn plan_of(compiled: &Compiled) -> PlanFile {
-    PlanFile::of(&compiled.lowered, &compiled.regions, &compiled.first, compiled.segments.len())
-}
-
 fn has_any(expect: &Expect) -> bool {
     !expect.claims.is_empty() || expect.max_last_resort.is_some() || expect.max_copies.is_some()
 }
 
-/// The plugin's failure that an error is, if it is one; out of memory and cancelling are nobody's fault.
+/// The plugin's failure that an error is, if it is one; cancelling and data that nobody could work on are no plugin's fault.
 fn plugin_fault(error: &SessionError) -> Option<&Fault> {
     let fault = match error {
         SessionError::Run(RunError::Fault(fault)) => fault,
         SessionError::Compile(CompileError::Plan(PlanError::Make(fault))) => fault,
         _ => return None,
     };
-    (fault.kind != FaultKind::Cancelled).then_some(fault)
+    (!matches!(fault.kind, FaultKind::Cancelled | FaultKind::BadData)).then_some(fault)
 }
 
 fn refusal_of(fault: &Fault) -> Refusal {
@@ -285,7 +281,7 @@ fn refusal_of(fault: &Fault) -> Refusal {
 }
 
 /// Everything that the config expects and the plan does not keep.
-fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
+fn violations(config: &Resolved, executors: &[Arc<LoadedExecutor>], plan: &PlanFile) -> Vec<Violation> {
     let expect = &config.expect;
     let mut violations = Vec::new();
     for expected in &expect.claims {
@@ -303,6 +299,11 @@ fn violations(config: &Resolved, plan: &PlanFile) -> Vec<Violation> {
                 from: expected.from.to_string(),
                 why: match refusal {
                     Some(refusal) => format!("`{by}` refused ({}): {}", refusal.code, refusal.sentence),
+                    None if by != "host"
+                        && executors.iter().all(|executor| executor.declaration().name != *by) =>
+                    {
+                        format!("`{by}` is not loaded; `thunderhead doctor` says why")
+                    }
                     None => format!("`{by}` was not asked before; see its place in the order"),
                 },
             });

@@ -2,6 +2,7 @@
 //!
 //! Files are mapped, not read: what nobody touches is never loaded. Nothing here knows what the names mean.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -11,8 +12,8 @@ use crate::error::TensorFileError;
 use crate::ir::Dtype;
 use crate::memory::{Bytes, FileBytes, Tensor};
 use crate::run::Value;
-use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype as FileDtype, TensorView};
+use safetensors::tensor::{Dtype as FileDtype, View};
+use safetensors::{SafeTensorError, SafeTensors};
 
 /// Dtypes that safetensors can hold, and what it calls them.
 const DTYPES: [(Dtype, FileDtype); 19] = [
@@ -115,39 +116,76 @@ fn json_value(value: &serde_json::Value) -> Option<Value> {
     })
 }
 
-/// Tensors by name as the bytes of a safetensors file.
-pub fn to_safetensors(tensors: &[(String, Tensor)]) -> io::Result<Vec<u8>> {
-    let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
-    let mut raw = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
+/// A tensor on its way into a file; dense, so that its bytes are read where they lie.
+struct Stored {
+    dtype: FileDtype,
+    dims: Vec<usize>,
+    dense: Tensor,
+}
+
+impl Stored {
+    fn of(name: &str, tensor: &Tensor) -> io::Result<Stored> {
         let Some((_, dtype)) = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype()) else {
             return Err(invalid(format!("safetensors cannot hold `{name}`, which is {}", tensor.dtype())));
         };
-        let dims: Vec<usize> = tensor.dims().iter().map(|&size| size.unsigned_abs() as usize).collect();
-        let bytes = tensor.to_bytes().map_err(|error| invalid(format!("`{name}`: {error}")))?;
-        raw.push((name, *dtype, dims, bytes));
+        let dims = tensor.dims().iter().map(|&size| size.unsigned_abs() as usize).collect();
+        let dense = tensor.contiguous().map_err(|error| invalid(format!("`{name}`: {error}")))?;
+        Ok(Stored { dtype: *dtype, dims, dense })
     }
-    let mut views = Vec::with_capacity(raw.len());
-    for (name, dtype, dims, bytes) in &raw {
-        let view = TensorView::new(*dtype, dims.clone(), bytes);
-        views.push((name.as_str(), view.map_err(|error| invalid(format!("`{name}`: {error}")))?));
-    }
-    safetensors::serialize(views, None).map_err(|error| invalid(error.to_string()))
 }
 
-/// Writes tensors by name as safetensors. The file appears whole or not at all.
+impl View for &Stored {
+    fn dtype(&self) -> FileDtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.dims
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.dense.as_bytes().expect("what is stored was made dense"))
+    }
+
+    fn data_len(&self) -> usize {
+        self.dense.numel() * self.dense.dtype().size_bytes()
+    }
+}
+
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+/// Writes tensors by name as safetensors, one after the other from where they lie. The file appears whole or not at all.
 pub fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> io::Result<()> {
-    write_file(path, &to_safetensors(tensors)?)
+    let stored: Vec<(&str, Stored)> = tensors
+        .iter()
+        .map(|(name, tensor)| Ok((name.as_str(), Stored::of(name, tensor)?)))
+        .collect::<io::Result<_>>()?;
+    appear(path, |beside| {
+        // The library's file is for its owner alone; this one is what the user's mask makes of it, like any other.
+        let permissions = fs::File::create(beside)?.metadata()?.permissions();
+        let views = stored.iter().map(|(name, stored)| (*name, stored));
+        safetensors::serialize_to_file(views, None, beside).map_err(|error| match error {
+            SafeTensorError::IoError(error) => error,
+            error => invalid(error.to_string()),
+        })?;
+        fs::set_permissions(beside, permissions)
+    })
 }
 
 /// Writes a file that appears whole or not at all.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    appear(path, |beside| fs::write(beside, content))
+}
+
+fn appear(path: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let beside = path.with_file_name(format!(
         ".{}.{}.part",
         path.file_name().unwrap_or_default().to_string_lossy(),
         std::process::id()
     ));
-    let written = fs::write(&beside, content).and_then(|()| fs::rename(&beside, path));
+    let written = write(&beside).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         // What is left over is of no use to anybody; that it cannot be removed is no second error.
         let _ = fs::remove_file(&beside);
@@ -181,6 +219,19 @@ mod tests {
             assert_eq!(read[name].to_bytes().expect("bytes"), tensor.to_bytes().expect("bytes"));
         }
         assert_eq!(fs::read_dir(dir.path()).expect("a folder").count(), 1, "nothing is left beside the file");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_of_tensors_may_be_read_by_whoever_reads_other_files() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let mode =
+            |name: &str| fs::metadata(dir.path().join(name)).expect("written").permissions().mode() & 0o777;
+        write_file(&dir.path().join("plain"), b"x").expect("written");
+        let tensor = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], &[2, 2]).expect("fits");
+        write_tensors(&dir.path().join("tensors"), &[("a".to_owned(), tensor)]).expect("written");
+        assert_eq!(mode("tensors"), mode("plain"));
     }
 
     #[test]

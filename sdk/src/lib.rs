@@ -3,23 +3,7 @@
 //! A plugin is a `cdylib` with a manifest. The manifest says what is taken; a type says how. This is a whole one:
 //!
 //! ```toml
-//! # plugin.toml
-//! manifest = 1
-//! id = "acme-relu"
-//! version = "0.1.0"
-//! abi = "0.2"
-//! ir = "1"
-//! needs = ["executor/1", "kernel/1"]
-//!
-//! [[executor]]
-//! name = "acme"
-//! kind = "op"
-//! label = "Acme"
-//!
-//! [[executor.claim]]
-//! ops = ["torch.relu"]
-//! dtypes = ["f32"]
-//! layout = "contiguous"
+#![doc = include_str!("../plugin.toml")]
 //! ```
 //! ```
 //! // src/lib.rs
@@ -56,12 +40,20 @@
 //! }
 //!
 //! export_plugin! {
-//!     manifest: "manifest = 1", // include_str!("../plugin.toml")
+//!     manifest: include_str!("../plugin.toml"),
 //!     executors: { "acme" => Acme },
 //! }
 //! ```
 //! ```toml
 //! # Cargo.toml
+//! [package]
+//! name = "acme-relu"
+//! version = "0.1.0"
+//! edition = "2024"
+//!
+//! [dependencies]
+//! thunderhead-sdk = "0.1" # or { path = ".../sdk" } of a checkout
+//!
 //! [lib]
 //! crate-type = ["cdylib"]
 //! ```

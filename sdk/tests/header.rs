@@ -101,7 +101,7 @@ fn constants_of_rust() -> Vec<(String, i128)> {
         "" thunderhead_abi { ABI_MAJOR, ABI_MINOR, IR_MAJOR, IR_MINOR }
         "STATUS_" basic::status {
             OK, INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, UNAVAILABLE, VERSION, INTERNAL, PANIC, TIMEOUT,
-            CANCELLED, REFUSED
+            CANCELLED, REFUSED, BAD_DATA
         }
         "" tensor { UNKNOWN }
         "VIEW_" tensor::view_flags { READ_ONLY, CONTIGUOUS }

@@ -93,5 +93,5 @@ pub fn differentiate(trace: &Trace, request: &Request<'_>) -> Result<Differentia
     let mut tape = tape::lay_out(trace, &active, request.nested.clone())?;
     let reverse = backward::walk(&mut tape, &wanted, request.ties, &|_| true)?;
     let plan = saved::choose(&tape, &reverse, request.remat);
-    Ok(split::split(&tape, &reverse, &plan))
+    Ok(split::split(&mut tape, &reverse, &plan))
 }

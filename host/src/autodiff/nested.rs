@@ -8,8 +8,8 @@ use super::split::number_values;
 use super::tape::{self, Tape};
 use super::{AutodiffError, backward::accumulate};
 use crate::ir::{
-    Arg, Bsym, Dim, Name, Output, Role, RoleKind, Stage, Stmt, SymKind, Symbol, TensorType, Trace,
-    TraceParam, Type, ValueId,
+    Arg, Bsym, Device, Dim, Dtype, Name, NumKind, Output, Role, RoleKind, Stage, Stmt, SymKind, Symbol,
+    TensorType, Trace, TraceParam, Type, ValueId,
 };
 use crate::ops::{Builder, Flow, OpError, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -53,8 +53,8 @@ impl NestedTraces {
     }
 }
 
-/// A call of control flow as the forward makes it, and what it keeps for the backward: for a loop, the carried tensors
-/// that the trips began with, stacked.
+/// A call of control flow as the forward makes it, and what it keeps for the backward: for a loop, the carried values
+/// that the trips began with, stacked (numbers as tensors without dims).
 pub(super) fn forward(
     tape: &mut Tape,
     bsym: &Bsym,
@@ -78,10 +78,12 @@ pub(super) fn forward(
             let kept = stacks_of(tape, init, &n_trips);
             let found = found(tape, bsym, body)?;
             let mut keeping = Trace::clone(&found);
-            for (p, init) in keeping.params.clone().iter().zip(init) {
-                if is_tensor(tape, init) {
-                    keeping.outputs.push(Output { value: Arg::Value(p.value), name: None });
-                }
+            for p in keeping.params.clone().iter().take(init.len()) {
+                let value = match keeping.ty(p.value).clone() {
+                    Type::Tensor(_) => Arg::Value(p.value),
+                    Type::Number(n) => as_tensor(&mut keeping, bsym, p.value, n.kind)?,
+                };
+                keeping.outputs.push(Output { value, name: None });
             }
             let name = tape.nested.add(&format!("{body}_keeping"), keeping);
             let mut call = bsym.clone();
@@ -92,21 +94,65 @@ pub(super) fn forward(
     }
 }
 
-fn is_tensor(tape: &Tape, arg: &Arg) -> bool {
-    arg.value().is_some_and(|v| tape.trace.ty(v).tensor().is_some())
-}
-
-/// New values for the carried tensors of each trip, stacked.
+/// New values for the carried values of each trip, stacked.
 fn stacks_of(tape: &mut Tape, carried: &[Arg], n_trips: &Dim) -> Vec<ValueId> {
     let mut kept = Vec::new();
     for arg in carried {
-        let Some(ty) = arg.value().and_then(|v| tape.trace.ty(v).tensor().cloned()) else { continue };
-        let name = format!("{}.trips", tape.trace.value(arg.value().unwrap_or(ValueId(0))).name);
-        let dims = std::iter::once(n_trips.clone()).chain(ty.dims.iter().cloned()).collect();
-        let ty = TensorType { dims, dtype: ty.dtype, device: ty.device.clone() };
-        kept.push(tape.trace.add_value(name, ty.into()));
+        let (of, dims, dtype, device) = match arg.value().map(|v| (v, tape.trace.ty(v))) {
+            Some((v, Type::Tensor(t))) => (Some(v), t.dims.to_vec(), t.dtype, t.device.clone()),
+            Some((v, Type::Number(n))) => (Some(v), Vec::new(), dtype_of(n.kind), Device::Cpu),
+            None => (None, Vec::new(), dtype_of(kind_of(arg)), Device::Cpu),
+        };
+        let name =
+            of.map_or_else(|| "number.trips".into(), |v| format!("{}.trips", tape.trace.value(v).name));
+        let dims = std::iter::once(n_trips.clone()).chain(dims).collect();
+        kept.push(tape.trace.add_value(name, TensorType { dims, dtype, device }.into()));
     }
     kept
+}
+
+/// The kind of a literal number or a dim.
+fn kind_of(arg: &Arg) -> NumKind {
+    match arg {
+        Arg::Float(_) => NumKind::Float,
+        Arg::Bool(_) => NumKind::Bool,
+        _ => NumKind::Int,
+    }
+}
+
+/// What holds any number of that kind.
+fn dtype_of(kind: NumKind) -> Dtype {
+    match kind {
+        NumKind::Int => Dtype::I64,
+        NumKind::Float => Dtype::F64,
+        NumKind::Bool => Dtype::Bool,
+    }
+}
+
+/// A number of the trace as a tensor without dims.
+fn as_tensor(trace: &mut Trace, bsym: &Bsym, number: ValueId, kind: NumKind) -> Result<Arg, AutodiffError> {
+    let mut b = Builder::top(trace);
+    let args = vec![Arg::dims(&[]), Arg::Value(number), Arg::Dtype(dtype_of(kind)), Arg::Device(Device::Cpu)];
+    let tensor = b
+        .tensor("prims.full", args)
+        .map_err(|e| AutodiffError::rule(&bsym.op, "the number that it carries", e))?;
+    let stmts = b.finish();
+    trace.body.extend(stmts);
+    Ok(tensor.arg())
+}
+
+/// Parameters that are numbers become tensors without dims, whose element the number is.
+fn take_numbers(trace: &mut Trace, params: &mut [TraceParam]) {
+    let mut items = Vec::new();
+    for p in params {
+        let Type::Number(n) = trace.ty(p.value).clone() else { continue };
+        let name = format!("{}.trip", trace.value(p.value).name);
+        let ty = TensorType { dims: Vec::new().into(), dtype: dtype_of(n.kind), device: Device::Cpu };
+        let tensor = trace.add_value(name, ty.into());
+        items.push(Stmt::Op(Bsym::new("prims.item", vec![Arg::Value(tensor)], vec![Some(p.value)])));
+        p.value = tensor;
+    }
+    trace.body.splice(0..0, items);
 }
 
 /// The number after those of all data symbols of the trace.
@@ -206,7 +252,7 @@ struct Back<'a> {
     xs: &'a [Arg],
     extra: &'a [Arg],
     reverse: bool,
-    /// Carried tensors of each trip.
+    /// Carried values of each trip.
     kept: &'a [ValueId],
 }
 
@@ -218,9 +264,6 @@ impl Back<'_> {
         cotangents: &[Option<Tensor>],
         r: &mut Reverse,
     ) -> Result<Given, AutodiffError> {
-        if self.init.iter().any(|a| !is_tensor(tape, a)) {
-            return Err(no_rule(tape, bsym, "it carries a number, which has no trips to go back through"));
-        }
         let n_carried = self.init.len();
         let inexact = |tape: &Tape, a: &Arg| {
             a.value().is_some_and(|v| tape.trace.ty(v).tensor().is_some_and(|t| t.dtype.is_inexact()))
@@ -309,11 +352,13 @@ impl Back<'_> {
             let ty = back.ty(p.value).clone();
             sums.push(operand(back.add_value(name, ty)));
         }
+        let mut begun = params[..n_carried].to_vec();
+        take_numbers(&mut back, &mut begun);
         back.params = given_carried
             .iter()
             .chain(&sums)
             .chain(&params[n_carried..n_carried + n_xs])
-            .chain(&params[..n_carried])
+            .chain(&begun)
             .chain(given_stacked)
             .chain(&params[n_carried + n_xs..])
             .cloned()

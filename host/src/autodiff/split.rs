@@ -8,7 +8,11 @@ use crate::ir::{Arg, Bsym, Name, Output, Role, RoleKind, Stage, Stmt, Trace, Tra
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Both traces.
-pub fn split(tape: &Tape, reverse: &Reverse, choice: &Choice) -> Differentiated {
+pub fn split(tape: &mut Tape, reverse: &Reverse, choice: &Choice) -> Differentiated {
+    // Parts of what is taken apart come into the scope of the whole: names of several composites' parts may be the same.
+    tape.trace.body = forward_body(tape, choice);
+    rename(&mut tape.trace, &mut |name, taken| unused(name, taken));
+    let tape = &*tape;
     let mut b = Backward::new(tape, reverse, choice);
     for stmt in &reverse.body {
         b.statement(stmt);
@@ -24,6 +28,21 @@ pub fn split(tape: &Tape, reverse: &Reverse, choice: &Choice) -> Differentiated 
     let save = b.save.clone();
     let mut backward = b.finish(outputs);
     number_values(&mut backward);
+    let params: FxHashSet<ValueId> = tape.trace.params.iter().map(|p| p.value).collect();
+    let saved_bytes =
+        save.iter().filter(|v| !params.contains(v)).map(|v| tape.bytes(*v)).sum::<Option<u64>>();
+    let forward = Trace { save, stage: Stage::Forward, name: "forward".into(), ..tape.trace.clone() };
+    Differentiated {
+        forward,
+        backward,
+        cotangents: reverse.cotangents.iter().map(|(i, _)| *i).collect(),
+        nested: tape.nested.clone(),
+        saved_bytes,
+    }
+}
+
+/// The statements of the forward, with those taken apart of which the backward wants parts.
+fn forward_body(tape: &Tape, choice: &Choice) -> Vec<Stmt> {
     let mut body = Vec::new();
     for (at, stmt) in tape.forward.iter().enumerate() {
         if choice.taken_apart.contains(&at) {
@@ -32,17 +51,7 @@ pub fn split(tape: &Tape, reverse: &Reverse, choice: &Choice) -> Differentiated 
             body.push(Stmt::Op(stmt.bsym.clone()));
         }
     }
-    let params: FxHashSet<ValueId> = tape.trace.params.iter().map(|p| p.value).collect();
-    let saved_bytes =
-        save.iter().filter(|v| !params.contains(v)).map(|v| tape.bytes(*v)).sum::<Option<u64>>();
-    let forward = Trace { body, save, stage: Stage::Forward, name: "forward".into(), ..tape.trace.clone() };
-    Differentiated {
-        forward,
-        backward,
-        cotangents: reverse.cotangents.iter().map(|(i, _)| *i).collect(),
-        nested: tape.nested.clone(),
-        saved_bytes,
-    }
+    body
 }
 
 /// The backward while it is written.
@@ -191,24 +200,33 @@ impl<'a> Backward<'a> {
 
 /// Gives nameless values `t0`, `t1`, … and makes all names unique, in the order in which they are defined.
 pub(super) fn number_values(trace: &mut Trace) {
+    let mut next = 0u32;
+    rename(trace, &mut |name, taken| match &**name {
+        "t" => numbered(&mut next, taken),
+        _ => unused(name, taken),
+    });
+}
+
+/// Renames the values that the body defines, in order; `fresh` is given the name and those that are taken.
+fn rename(trace: &mut Trace, fresh: &mut dyn FnMut(&Name, &FxHashSet<Name>) -> Name) {
     let mut taken: FxHashSet<Name> = trace.params.iter().map(|p| trace.value(p.value).name.clone()).collect();
     let defined: Vec<ValueId> = trace.body.iter().filter_map(Stmt::op).flat_map(Bsym::defined).collect();
-    let mut next = 0u32;
     for v in defined {
-        let name = trace.value(v).name.clone();
-        let mut fresh = name.clone();
-        if &*name == "t" {
-            fresh = numbered(&mut next, &taken);
-        } else {
-            let mut again = 1u32;
-            while taken.contains(&fresh) {
-                fresh = format!("{name}.{again}").into();
-                again += 1;
-            }
-        }
-        taken.insert(fresh.clone());
-        trace.values[v.index()].name = fresh;
+        let name = fresh(&trace.value(v).name, &taken);
+        taken.insert(name.clone());
+        trace.values[v.index()].name = name;
     }
+}
+
+/// The name, or the name with a number behind it.
+fn unused(name: &Name, taken: &FxHashSet<Name>) -> Name {
+    let mut fresh = name.clone();
+    let mut again = 1u32;
+    while taken.contains(&fresh) {
+        fresh = format!("{name}.{again}").into();
+        again += 1;
+    }
+    fresh
 }
 
 fn numbered(next: &mut u32, taken: &FxHashSet<Name>) -> Name {

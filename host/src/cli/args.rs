@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::exit_code::Exit;
+
 /// Runs tensor programs through executors chosen by a TOML file.
 #[derive(Debug, Parser)]
 #[command(name = "thunderhead", version, max_term_width = 100, propagate_version = true)]
-#[command(
-    after_help = "Exit codes: 0 ok, 1 other, 2 usage, 3 config, 4 plugin refused or failed to load, 5 op unclaimed, \
-6 expectation failed, 7 plugin failed, 8 numeric mismatch, 9 model file bad or unsupported, 10 inputs do not fit the model."
-)]
+#[command(after_help = Exit::listed())]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -89,6 +88,22 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether it works on a model's inputs and none were given, so that they are filled from the seed.
+    pub fn fills_inputs(&self) -> bool {
+        let inputs = match self {
+            Command::Run(args) => &args.inputs,
+            Command::Grad(args) => &args.inputs,
+            Command::Trace(args) => &args.inputs,
+            Command::Explain(args) => &args.inputs,
+            Command::Plan(args) => &args.inputs,
+            Command::Bench(args) => &args.inputs,
+            _ => return false,
+        };
+        inputs.inputs.is_empty()
+    }
+}
+
 /// Which config, and what is changed of it.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Executors")]
@@ -103,7 +118,12 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "EXECUTOR.OPTION=VALUE")]
     pub set: Vec<String>,
     /// Threads to use; 0: one a core
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u32).range(0..=4096)
+    )]
     pub threads: Option<u32>,
 }
 
@@ -116,7 +136,7 @@ pub struct ModelArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Seed of random ops, and of inputs that are not given
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = natural)]
     pub seed: u64,
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -146,10 +166,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,
     /// Relative tolerance of --expect; absent: by dtype, 1e-8 f64, 1e-4 f32, 1e-2 f16, 2e-2 bf16
-    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    #[arg(long, value_name = "X", requires = "expect", allow_negative_numbers = true, value_parser = tolerance)]
     pub rtol: Option<f64>,
     /// Absolute tolerance of --expect; absent: as --rtol
-    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance)]
+    #[arg(long, value_name = "X", requires = "expect", allow_negative_numbers = true, value_parser = tolerance)]
     pub atol: Option<f64>,
     /// State before the run, as --state-out writes it
     #[arg(long, value_name = "FILE")]
@@ -180,7 +200,7 @@ pub struct GradArgs {
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,
     /// Tolerance of --expect, against the largest element of each gradient, or a thousandth of the largest of all
-    #[arg(long, value_name = "X", requires = "expect", value_parser = tolerance, default_value_t = 1e-3)]
+    #[arg(long, value_name = "X", requires = "expect", allow_negative_numbers = true, value_parser = tolerance, default_value_t = 1e-3)]
     pub rtol: f64,
     /// Print the report as JSON
     #[arg(long)]
@@ -224,6 +244,10 @@ impl MaybeGradArgs {
     }
 }
 
+fn natural(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number from 0 on".to_owned())
+}
+
 fn tolerance(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value >= 0.0 => Ok(value),
@@ -264,7 +288,13 @@ pub struct TrainArgs {
     #[arg(long, value_enum, help_heading = "Training")]
     pub loss: LossArg,
     /// Steps in all, those before a --resume included
-    #[arg(long, value_name = "N", help_heading = "Training")]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = natural,
+        help_heading = "Training"
+    )]
     pub steps: u64,
     /// Where to write parameters and buffers by name, as safetensors; --weights takes them
     #[arg(long, value_name = "FILE", help_heading = "Training")]
@@ -351,7 +381,7 @@ pub struct TraceArgs {
     #[arg(long, value_enum)]
     pub stage: Option<StageArg>,
     /// Levels of decomposition to print; absent: all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub depth: Option<u32>,
     /// Print notes: nodes of the model, source lines
     #[arg(long)]
@@ -370,7 +400,7 @@ pub struct ExplainArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub inputs: InputArgs,
-    /// Only ops whose names match
+    /// Only ops whose name (`torch.linear`), id (`t12`, as in the trace) or place in the model matches
     #[arg(long, value_name = "GLOB")]
     pub op: Option<String>,
     /// Print JSON
@@ -394,7 +424,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Seed of inputs that are not given
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = natural)]
     pub seed: u64,
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -421,7 +451,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "CONFIG", help_heading = "Bench")]
     pub vs: Vec<String>,
     /// How long to measure, all configs together, in seconds; compiling is not counted
-    #[arg(long, value_name = "S", default_value_t = 5.0, value_parser = seconds, help_heading = "Bench")]
+    #[arg(long, value_name = "S", default_value_t = 5.0, allow_negative_numbers = true, value_parser = seconds, help_heading = "Bench")]
     pub seconds: f64,
     /// Print the report as JSON
     #[arg(long)]

@@ -40,6 +40,9 @@ pub fn run(args: &BenchArgs, screen: &Screen) -> Result<(), Failure> {
         if i > 0 {
             model.config = other(&name, &args.model.config);
         }
+        // What is said of model and inputs is the same for all: the first says it.
+        let quiet = screen.quiet();
+        let screen = if i == 0 { screen } else { &quiet };
         let lane = Lane::new(name, Opened::new(&model, &args.inputs, screen)?, wanted.as_ref())?;
         drop(progress);
         lanes.push(lane);
@@ -85,11 +88,16 @@ pub fn run(args: &BenchArgs, screen: &Screen) -> Result<(), Failure> {
         screen.data(&table.render(screen))?;
     }
     screen.say(&format!(
-        "{}: {}, {} on {}; speed is against the first",
+        "{}: {}, {} on {}{}",
         bench_name(&args.model.model, mode),
         count(n_rounds, "round"),
         count(threads, "thread"),
         cpu_model(),
+        match (lanes.len(), mismatches.is_empty()) {
+            (1, _) => "",
+            (_, true) => "; results agree; speed is against the first",
+            (_, false) => "; results differ; speed is against the first",
+        },
     ));
     match mismatches.as_slice() {
         [] => Ok(()),
@@ -105,6 +113,7 @@ struct Lane {
     compile: Duration,
     peak_bytes: u64,
     ops_by_executor: BTreeMap<String, usize>,
+    handed_on: BTreeMap<String, usize>,
     /// Runs in a sample.
     n_runs: u32,
     /// Seconds of one run, a sample a round.
@@ -137,6 +146,7 @@ impl Lane {
             compile,
             peak_bytes: summary.peak_bytes,
             ops_by_executor: summary.ops_by_executor,
+            handed_on: summary.handed_on,
             opened,
             n_runs: 1,
             samples: Vec::new(),
@@ -182,7 +192,13 @@ impl Lane {
 
     fn ops(&self) -> String {
         let parts: Vec<String> = self.ops_by_executor.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        parts.join(", ")
+        match self.handed_on.values().sum::<usize>() {
+            0 => parts.join(", "),
+            n => {
+                let to: Vec<String> = self.handed_on.iter().map(|(name, n)| format!("{name} {n}")).collect();
+                format!("{}; {n} handed on: {}", parts.join(", "), to.join(", "))
+            }
+        }
     }
 
     fn json(&self, stats: &Stats) -> Json {
@@ -195,6 +211,7 @@ impl Lane {
             "compile_s": self.compile.as_secs_f64(),
             "peak_bytes": self.peak_bytes,
             "ops_by_executor": self.ops_by_executor,
+            "handed_on": self.handed_on,
         })
     }
 }

@@ -1,36 +1,12 @@
-//! Exit codes. Each is a contract: never renumbered, never reused. What means which is the one match below.
-
-use std::process::ExitCode;
+//! Which exit code a failure is: the one match below. The codes themselves are in `exit_code`.
 
 use thunderhead::claim::ClaimError;
-use thunderhead::plan::PlanError;
+use thunderhead::plan::{FaultKind, PlanError};
 use thunderhead::run::{CompileError, RunError};
 use thunderhead::{Error, TrainError};
 
+use super::exit_code::Exit;
 use super::failure::Failure;
-
-/// Why the program ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Exit {
-    Ok = 0,
-    Other = 1,
-    Usage = 2,
-    Config = 3,
-    PluginLoad = 4,
-    Unclaimed = 5,
-    Expectation = 6,
-    PluginFailed = 7,
-    Mismatch = 8,
-    Model = 9,
-    Inputs = 10,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
-    }
-}
 
 impl Failure {
     /// The exit code that this failure is.
@@ -53,7 +29,8 @@ impl Failure {
             Error::Model(_) | Error::Trace(_) => Exit::Model,
             Error::TensorFile(_) | Error::Input(_) | Error::Named(_) | Error::State(_) => Exit::Inputs,
             Error::Autodiff(_) => Exit::Unclaimed,
-            Error::Train(TrainError::Checkpoint(_)) => Exit::Inputs,
+            Error::Train(TrainError::Checkpoint(_) | TrainError::OtherOptimizer { .. }) => Exit::Inputs,
+            Error::Train(TrainError::NotFinite { .. } | TrainError::WeightsNotFinite { .. }) => Exit::Other,
             Error::Train(_) => Exit::Usage,
             Error::Expectation(_) => Exit::Expectation,
             Error::Compile(error) => match &**error {
@@ -68,6 +45,7 @@ impl Failure {
                 CompileError::Guard(_) | CompileError::Input(_) => Exit::Inputs,
             },
             Error::Run(error) => match &**error {
+                RunError::Fault(fault) if fault.kind == FaultKind::BadData => Exit::Inputs,
                 RunError::Fault(_) => Exit::PluginFailed,
                 RunError::Check(_) => Exit::Inputs,
                 _ => Exit::Other,

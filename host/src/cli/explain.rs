@@ -1,8 +1,11 @@
 //! `thunderhead explain`: who takes each op, who was asked before, and why those do not take it.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use thunderhead::plan::{PlanFile, PlannedOp};
 use thunderhead_manifest::Glob;
+use thunderhead_manifest::document::nearest;
 
 use super::args::ExplainArgs;
 use super::failure::Failure;
@@ -11,16 +14,24 @@ use super::render::{Paint, Screen};
 
 pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
-    let plans = opened.plans(args.grad.wanted().as_ref())?;
+    let plans = opened.plans_with_nested(args.grad.wanted().as_ref())?;
     let glob = args.op.as_deref().map(Glob::new);
-    let shown = plans.iter().map(|(name, plan)| (*name, shown(plan, glob.as_ref()).collect()));
+    if let Some(glob) = &glob {
+        check_matches(glob, &plans)?;
+    }
+    let shown = plans.iter().map(|(name, plan)| (&**name, shown(plan, glob.as_ref()).collect()));
     let shown: Vec<(&str, Vec<&PlannedOp>)> = shown.collect();
     if args.json {
         let mut report = json!({});
         for (name, ops) in shown {
-            report[if name == "forward" { "ops" } else { "backward_ops" }] = json!(ops);
+            match name {
+                "forward" => report["ops"] = json!(ops),
+                "backward" => report["backward_ops"] = json!(ops),
+                nested => report["nested_ops"][nested] = json!(ops),
+            }
         }
         report["like_not_found"] = json!(opened.skipped_likes());
+        report["plugin_warnings"] = json!(opened.host.plugin_warnings());
         return screen.data(&format!("{report:#}\n"));
     }
     let mut text = String::new();
@@ -38,7 +49,28 @@ pub fn run(args: &ExplainArgs, screen: &Screen) -> Result<(), Failure> {
 }
 
 fn shown<'p>(plan: &'p PlanFile, glob: Option<&Glob>) -> impl Iterator<Item = &'p PlannedOp> {
-    plan.ops.iter().filter(move |op| glob.is_none_or(|glob| glob.matches(&op.op)))
+    plan.ops.iter().filter(move |op| glob.is_none_or(|glob| names(op).any(|name| glob.matches(name))))
+}
+
+/// What an op can be asked for by: its name, its id (the value that it makes), and where it stands in the model.
+fn names(op: &PlannedOp) -> impl Iterator<Item = &str> {
+    [op.op.as_str(), op.id.as_str(), op.at.as_str()].into_iter()
+}
+
+/// Nothing to show is a mistake, not an answer.
+fn check_matches(glob: &Glob, plans: &[(Arc<str>, PlanFile)]) -> Result<(), Failure> {
+    let ops = || plans.iter().flat_map(|(_, plan)| &plan.ops);
+    if ops().any(|op| names(op).any(|name| glob.matches(name))) {
+        return Ok(());
+    }
+    let text = glob.as_str();
+    let bare =
+        ops().map(|op| op.op.as_str()).find(|op| op.split_once('.').is_some_and(|(_, rest)| rest == text));
+    let advice = match bare.or_else(|| nearest(text, ops().flat_map(names))) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "leave --op out to see all; names of ops, ids of values and globs can be given".to_owned(),
+    };
+    Err(Failure::Usage { message: format!("the program has no op that `{text}` matches"), advice })
 }
 
 /// The op and its owner on a line, a line for each refusal below it; parts stand below what they are parts of.

@@ -4,15 +4,17 @@ use std::io;
 use std::path::Path;
 
 use miette::Diagnostic;
-use thiserror::Error;
+use thunderhead::Error;
+use thunderhead::plan::{FaultKind, PlanError};
+use thunderhead::run::{CompileError, InputError, RunError};
 
 /// Why a command ends early.
-#[derive(Debug, Error, Diagnostic)]
+#[derive(Debug, thiserror::Error, Diagnostic)]
 pub enum Failure {
     /// The library's error.
     #[error(transparent)]
     #[diagnostic(transparent)]
-    Host(#[from] thunderhead::Error),
+    Host(#[from] Error),
 
     /// A file that was named on the command line cannot be read.
     #[error("cannot read `{path}`: {reason}")]
@@ -66,6 +68,28 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether other values or sizes of the inputs could have gone well.
+    pub fn is_of_inputs(&self) -> bool {
+        let Failure::Host(error) = self else { return false };
+        match error {
+            Error::Input(error) => !matches!(error, InputError::MissingWeight { .. }),
+            Error::Compile(error) => {
+                matches!(
+                    **error,
+                    CompileError::Guard(_)
+                        | CompileError::Input(_)
+                        | CompileError::Plan(PlanError::Size { .. })
+                )
+            }
+            Error::Run(error) => match &**error {
+                RunError::Fault(fault) => fault.kind == FaultKind::BadData,
+                RunError::Check(_) => true,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// A file that cannot be written.
     pub fn write(path: &Path, error: &io::Error) -> Failure {
         Failure::Write { path: path.display().to_string(), reason: error.to_string() }

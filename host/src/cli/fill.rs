@@ -50,6 +50,11 @@ pub fn size_of(decl: &SymDecl) -> i64 {
     }
 }
 
+/// The value of an integer input: 1 where its range allows, since it may be an index.
+pub fn number_of(decl: &SymDecl) -> i64 {
+    decl.high.map_or(1, |high| high.min(1)).max(decl.low)
+}
+
 /// An input of that type. `dims` are the type's, with symbols replaced.
 pub fn filled(ty: &Type, dims: &[i64], bits: &mut Bits) -> Result<Value, TensorError> {
     match ty {

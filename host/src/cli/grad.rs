@@ -1,9 +1,6 @@
 //! `thunderhead grad`: gradients of the sum of outputs times cotangents; printed, written, compared.
 
-use std::time::Instant;
-
 use rustc_hash::FxHashMap;
-use serde_json::json;
 use thunderhead::frontend::pt2::graph::Dialect;
 use thunderhead::ir::{Dtype, RoleKind, Trace};
 use thunderhead::plan::PlanFile;
@@ -13,12 +10,13 @@ use thunderhead::{Error, Program, Tensor, Value};
 
 use super::args::GradArgs;
 use super::failure::Failure;
-use super::outputs::{Compared, Outputs, mismatch, verdict_line};
+use super::outputs::{Compared, Outputs, check_folders};
 use super::program::Opened;
 use super::render::Screen;
-use super::render::progress::Progress;
+use super::render::progress::timed;
 
 pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
+    check_folders([args.output.as_ref()])?;
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     if opened.program.dialect() == Some(Dialect::Aten) {
         screen.say(
@@ -31,21 +29,15 @@ pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
         Some(path) => Some(opened.program.arrange_cotangents(read_tensors(path)?)?),
         None => None,
     };
-    let begun = Instant::now();
-    let progress = Progress::start("compiling", screen);
-    let program = opened.session.differentiated(&opened.inputs, &request)?;
-    let cotangents = match given {
-        Some(cotangents) => cotangents,
-        None => one(&opened.program, &program)?,
-    };
-    drop(progress);
-    let compile = begun.elapsed();
-    let begun = Instant::now();
-    let progress = Progress::start("running", screen);
-    let (_, _, tape) = opened.session.forward(&opened.inputs, &request)?;
-    let mut gradients = tape.backward(&cotangents).map_err(Error::from)?;
-    drop(progress);
-    let run = begun.elapsed();
+    let ((program, cotangents), compile) = timed("compiling", screen, || {
+        let program = opened.session.differentiated(&opened.inputs, &request)?;
+        let cotangents = given.map_or_else(|| one(&opened.program, &program), Ok)?;
+        Ok((program, cotangents))
+    })?;
+    let (mut gradients, run) = timed("running", screen, || {
+        let (_, _, tape) = opened.session.forward(&opened.inputs, &request)?;
+        Ok(tape.backward(&cotangents).map_err(Error::from)?)
+    })?;
 
     // In the model's order, not the alphabet's.
     let names = program.traces.backward.outputs.iter().filter_map(|output| output.name.as_deref());
@@ -65,20 +57,7 @@ pub fn run(args: &GradArgs, screen: &Screen) -> Result<(), Failure> {
     let plans: Vec<PlanFile> = compiled.into_iter().flatten().map(|compiled| plan(compiled)).collect();
     let mut summary = opened.summary_of(&plans, compile, run);
     summary.saved_bytes = program.traces.saved_bytes;
-    if args.json {
-        let report = json!({ "gradients": outputs.json(&compared), "summary": summary });
-        screen.data(&format!("{report:#}\n"))?;
-    } else {
-        screen.data(&outputs.words(&compared, screen))?;
-    }
-    if let Some(path) = &args.expect {
-        screen.say(&verdict_line(outputs.what, &compared, path, screen.err));
-    }
-    screen.say(&summary.line());
-    match &args.expect {
-        Some(path) => mismatch(outputs.what, &compared, path),
-        None => Ok(()),
-    }
+    outputs.report(args.json, args.expect.as_deref(), &compared, &summary, screen)
 }
 
 /// 1 as the cotangent of the only floating output, if that has one element. Any other sum would be a guess.

@@ -1,11 +1,12 @@
-//! The command line: one file a command. `args` is the grammar, `exit` the codes, `failure` what can go wrong here,
-//! `render` how things look. Nothing here can do what a user's program could not.
+//! The command line: one file a command. `args` is the grammar, `failure` what can go wrong here, `exit` which of the codes in
+//! `exit_code` that is, `render` how things look. Nothing here can do what a user's program could not.
 
 mod args;
 mod bench;
 mod config;
 mod doctor;
 mod exit;
+mod exit_code;
 mod explain;
 mod failure;
 mod fill;
@@ -27,7 +28,7 @@ use clap::{CommandFactory, Parser};
 use thunderhead::run::CompileError;
 
 use args::{Cli, Command};
-use exit::Exit;
+use exit_code::Exit;
 use failure::Failure;
 use render::Screen;
 
@@ -41,6 +42,9 @@ pub fn main() -> ExitCode {
         Ok(()) => Exit::Ok.into(),
         Err(failure) => {
             screen.line(described(&failure, &screen).trim_end());
+            if cli.command.fills_inputs() && failure.is_of_inputs() {
+                screen.line("  the inputs were filled from a seed, and do not suit this program: give it its own with --inputs");
+            }
             failure.exit().into()
         }
     }

@@ -1,7 +1,8 @@
 //! What a run gave: printed, written, compared.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use thunderhead::compare::{Tolerance, Verdict, compare, compare_gradients, described, element_text};
@@ -11,6 +12,7 @@ use thunderhead::run::{RunError, Value};
 use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::failure::Failure;
+use super::render::summary::Summary;
 use super::render::table::Table;
 use super::render::units::count;
 use super::render::{Paint, Screen};
@@ -127,8 +129,31 @@ impl Outputs {
         Ok(compared)
     }
 
+    /// The end of a command: the outputs as data, how they compare with the file `expected`, the summary line. Fails where
+    /// they differ.
+    pub fn report(
+        &self,
+        json: bool,
+        expected: Option<&Path>,
+        compared: &[Compared],
+        summary: &Summary,
+        screen: &Screen,
+    ) -> Result<(), Failure> {
+        let plural = format!("{}s", self.what);
+        let data = match json {
+            true => format!("{:#}\n", json!({ plural: self.json(compared), "summary": summary })),
+            false => self.words(compared, screen),
+        };
+        screen.data(&data)?;
+        if let Some(path) = expected {
+            screen.say(&verdict_line(self.what, compared, path, screen.err));
+        }
+        screen.say(&summary.line());
+        expected.map_or(Ok(()), |path| mismatch(self.what, compared, path))
+    }
+
     /// A line for each output: its type, and how it compares or how it begins.
-    pub fn words(&self, compared: &[Compared], screen: &Screen) -> String {
+    fn words(&self, compared: &[Compared], screen: &Screen) -> String {
         let said = if compared.is_empty() { "VALUE" } else { "VERDICT" };
         let mut table = Table::new(&[&self.what.to_uppercase(), "TYPE", said]);
         for (name, value) in &self.named {
@@ -143,7 +168,7 @@ impl Outputs {
     }
 
     /// The same as data.
-    pub fn json(&self, compared: &[Compared]) -> serde_json::Value {
+    fn json(&self, compared: &[Compared]) -> serde_json::Value {
         let outputs = self.named.iter().map(|(name, value)| {
             let mut entry = json!({ "name": name, "type": type_of(value) });
             match value {
@@ -165,7 +190,7 @@ impl Outputs {
 }
 
 /// The failure that differing outputs (`what`) are, if any differ.
-pub fn mismatch(what: &'static str, compared: &[Compared], path: &Path) -> Result<(), Failure> {
+fn mismatch(what: &'static str, compared: &[Compared], path: &Path) -> Result<(), Failure> {
     let differing: Vec<&Compared> = compared.iter().filter(|compared| !compared.is_same()).collect();
     let Some(first) = differing.first() else { return Ok(()) };
     // The farthest off says most; what could not be compared at all says more still.
@@ -181,6 +206,18 @@ pub fn mismatch(what: &'static str, compared: &[Compared], path: &Path) -> Resul
         n_compared: compared.len(),
         worst: format!("{}: {}", worst.name, worst.sentence()),
     })
+}
+
+/// Folders of files that are to be written: one that is not there is found before the work, not after it.
+pub fn check_folders<'a>(paths: impl IntoIterator<Item = Option<&'a PathBuf>>) -> Result<(), Failure> {
+    for path in paths.into_iter().flatten() {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            let missing = io::Error::new(io::ErrorKind::NotFound, "its folder does not exist");
+            return Err(Failure::write(path, &missing));
+        }
+    }
+    Ok(())
 }
 
 fn type_of(value: &Value) -> String {
@@ -220,7 +257,7 @@ fn elements(dtype: Dtype, bytes: &[u8]) -> String {
 }
 
 /// One line about whether all is as expected.
-pub fn verdict_line(what: &str, compared: &[Compared], path: &Path, paint: Paint) -> String {
+fn verdict_line(what: &str, compared: &[Compared], path: &Path, paint: Paint) -> String {
     let n_same = compared.iter().filter(|compared| compared.is_same()).count();
     let text = format!("{n_same} of {} {what}s as in {}", compared.len(), path.display());
     if n_same == compared.len() { paint.good(&text) } else { paint.error(&text) }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use thunderhead::ir::Name;
 use thunderhead::plan::{PlanDiff, PlanFile, PlannedStep, PlannedView};
 use thunderhead::tensor_files::write_file;
 
@@ -41,9 +42,9 @@ pub fn run(args: &PlanArgs, screen: &Screen) -> Result<(), Failure> {
 }
 
 /// The plans of forward and backward, one after the other; as data: by name.
-fn both(plans: &[(&'static str, PlanFile)], json: bool, screen: &Screen) -> Result<(), Failure> {
+fn both(plans: &[(Name, PlanFile)], json: bool, screen: &Screen) -> Result<(), Failure> {
     if json {
-        let named: BTreeMap<&str, &PlanFile> = plans.iter().map(|(name, plan)| (*name, plan)).collect();
+        let named: BTreeMap<&str, &PlanFile> = plans.iter().map(|(name, plan)| (&**name, plan)).collect();
         let value = serde_json::to_value(named).expect("plans are plain data with string keys");
         return screen.data(&format!("{value:#}\n"));
     }

@@ -4,8 +4,10 @@
 use std::path::Path;
 
 use serde_json::json;
-use thunderhead::loader::{Inspection, inspect};
-use thunderhead_manifest::{ExecutorDecl, Manifest};
+use thunderhead::config::Surroundings;
+use thunderhead::liked;
+use thunderhead::loader::{Inspection, Liked, inspect};
+use thunderhead_manifest::{Claim, ExecutorDecl, Manifest};
 
 use super::args::{ConfigArgs, PluginsCommand};
 use super::failure::Failure;
@@ -72,7 +74,10 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
         }
     }
     let mut text = table.render(screen);
-    for skipped in found.skipped.iter().filter(|skipped| skipped.named) {
+    for refused in host.refused().iter().filter(|refused| found.bringing(&refused.name).is_none()) {
+        text.push_str(&format!("\n{} [{}]\n", refused.error, refused.error.code_text()));
+    }
+    for skipped in found.skipped.iter().filter(|skipped| skipped.expected) {
         text.push_str(&format!("\n{} [{}]\n", skipped.error, skipped.error.code_text()));
     }
     screen.data(&text)
@@ -80,14 +85,22 @@ fn list(config: &ConfigArgs, json: bool, screen: &Screen) -> Result<(), Failure>
 
 fn inspect_file(file: &Path, json: bool, screen: &Screen) -> Result<(), Failure> {
     let inspection = inspect(file)?;
+    let liked = liked(&inspection, &Surroundings::of_process())?;
     if json {
-        let value = serde_json::to_value(&inspection).expect("an inspection is plain data");
-        return screen.data(&format!("{value:#}\n"));
+        let mut value = serde_json::to_value(&inspection).expect("an inspection is plain data");
+        value["liked"] = json!(liked);
+        screen.data(&format!("{value:#}\n"))?;
+    } else {
+        screen.data(&inspected(&inspection, &liked, screen))?;
     }
-    screen.data(&inspected(&inspection, screen))
+    // A plugin that this host cannot load can be looked at; what is none, or says nothing, was not meant.
+    match inspection.not_a_plugin {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
-fn inspected(inspection: &Inspection, screen: &Screen) -> String {
+fn inspected(inspection: &Inspection, liked: &[Liked], screen: &Screen) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -111,12 +124,17 @@ fn inspected(inspection: &Inspection, screen: &Screen) -> String {
     line("libraries", &inspection.needed.join(", "));
     if let Some(manifest) = &inspection.manifest {
         manifest_lines(manifest, &mut line);
-        manifest.executors.iter().for_each(|executor| executor_lines(executor, &mut line));
+        for executor in &manifest.executors {
+            let liked: Vec<&Liked> = liked.iter().filter(|liked| liked.executor == executor.name).collect();
+            executor_lines(executor, &liked, &mut line);
+        }
     }
+    inspection.warnings.iter().for_each(|warning| line("warning", warning));
     if inspection.obstacles.is_empty() {
         line("verdict", "nothing here keeps this host from loading it");
     }
-    for obstacle in &inspection.obstacles {
+    // What is no plugin at all is said as the error that ends the command.
+    for obstacle in inspection.obstacles.iter().filter(|_| inspection.not_a_plugin.is_none()) {
         line("obstacle", &format!("[{}] {}", obstacle.code, obstacle.message));
         line("  help", &obstacle.help);
     }
@@ -137,25 +155,36 @@ fn manifest_lines(manifest: &Manifest, line: &mut impl FnMut(&str, &str)) {
     line("process-wide", &manifest.process_wide.join(", "));
 }
 
-fn executor_lines(executor: &ExecutorDecl, line: &mut impl FnMut(&str, &str)) {
+fn executor_lines(executor: &ExecutorDecl, liked: &[&Liked], line: &mut impl FnMut(&str, &str)) {
     line("executor", &format!("{} ({}), label {}", executor.name, executor.kind, executor.label));
     line("  like", &executor.like.join(", "));
     let former = executor.aliases.iter().map(|alias| alias.name.clone());
     line("  formerly", &former.collect::<Vec<_>>().join(", "));
-    for claim in &executor.claims {
-        let limits = [
-            claim.dtypes.as_ref().map(|dtypes| format!("dtypes {}", dtypes.join(" "))),
-            Some(format!("devices {}", claim.devices.join(" "))),
-            claim.ranks.map(|(lowest, highest)| format!("{lowest} to {highest} dims")),
-            Some(format!("layout {}", claim.layout)),
-            claim.check.then(|| "asks check_op".to_owned()),
-        ];
-        let limits = limits.into_iter().flatten().collect::<Vec<_>>().join("; ");
-        line("  claims", &format!("{} ({limits})", joined(&claim.ops)));
+    executor.claims.iter().for_each(|claim| line("  claims", &claim_text(claim)));
+    for Liked { like, plugin, claims, .. } in liked {
+        match plugin {
+            Some(plugin) => {
+                line("  as", &format!("{like}, of {plugin}: but for what no region may hold"));
+                claims.iter().for_each(|claim| line("    claims", &claim_text(claim)));
+            }
+            None => line("  as", &format!("{like}: not found here, so it adds nothing")),
+        }
     }
     for (name, option) in &executor.options {
         line("  option", &format!("{name} = {} ({}) {}", option.default, option.kind, option.doc));
     }
+}
+
+fn claim_text(claim: &Claim) -> String {
+    let limits = [
+        claim.dtypes.as_ref().map(|dtypes| format!("dtypes {}", dtypes.join(" "))),
+        Some(format!("devices {}", claim.devices.join(" "))),
+        claim.ranks.map(|(lowest, highest)| format!("{lowest} to {highest} dims")),
+        Some(format!("layout {}", claim.layout)),
+        claim.check.then(|| "asks check_op".to_owned()),
+    ];
+    let limits = limits.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    format!("{} ({limits})", joined(&claim.ops))
 }
 
 fn joined<T: ToString>(items: &[T]) -> String {

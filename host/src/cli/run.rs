@@ -1,20 +1,17 @@
 //! `thunderhead run`: the model once, on inputs given or filled; outputs printed, written, compared; state carried.
 
-use std::time::Instant;
-
-use serde_json::json;
 use thunderhead::compare::Tolerance;
 use thunderhead::tensor_files::{read_tensors, write_tensors};
 
 use super::args::RunArgs;
-
 use super::failure::Failure;
-use super::outputs::{Compared, Outputs, mismatch, verdict_line};
+use super::outputs::{Compared, Outputs, check_folders};
 use super::program::{Opened, is_input_name};
 use super::render::Screen;
-use super::render::progress::Progress;
+use super::render::progress::timed;
 
 pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
+    check_folders([args.output.as_ref(), args.state_out.as_ref()])?;
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     if let Some(path) = &args.state {
         let mut state = read_tensors(path)?;
@@ -22,16 +19,9 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
         state.retain(|name, _| !is_input_name(name));
         opened.session.set_state(&state)?;
     }
-    let begun = Instant::now();
-    let progress = Progress::start("compiling", screen);
-    opened.compiled()?;
-    drop(progress);
-    let compile = begun.elapsed();
-    let begun = Instant::now();
-    let progress = Progress::start("running", screen);
-    let (values, written) = opened.session.run_written(&opened.inputs)?;
-    drop(progress);
-    let run = begun.elapsed();
+    let (_, compile) = timed("compiling", screen, || Ok(opened.compiled()?))?;
+    let run = || Ok(opened.session.run_written(&opened.inputs)?);
+    let ((values, written), run) = timed("running", screen, run)?;
 
     let outputs = Outputs::new(values);
     if let Some(path) = &args.output {
@@ -48,18 +38,5 @@ pub fn run(args: &RunArgs, screen: &Screen) -> Result<(), Failure> {
         None => Vec::new(),
     };
     let summary = opened.summary(compile, run)?;
-    if args.json {
-        let report = json!({ "outputs": outputs.json(&compared), "summary": summary });
-        screen.data(&format!("{report:#}\n"))?;
-    } else {
-        screen.data(&outputs.words(&compared, screen))?;
-    }
-    if let Some(path) = &args.expect {
-        screen.say(&verdict_line(outputs.what, &compared, path, screen.err));
-    }
-    screen.say(&summary.line());
-    match &args.expect {
-        Some(path) => mismatch(outputs.what, &compared, path),
-        None => Ok(()),
-    }
+    outputs.report(args.json, args.expect.as_deref(), &compared, &summary, screen)
 }

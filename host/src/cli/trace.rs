@@ -1,16 +1,17 @@
 //! `thunderhead trace`: the program as text at one stage of its life.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use thunderhead::ir::text::{PrintOptions, print, to_json};
-use thunderhead::ir::{Block, Bsym, Module, Stmt, Trace};
+use thunderhead::ir::{Block, Bsym, Dim, Module, Name, Stmt, SymDecl, SymKind, Trace, Type};
 use thunderhead::lower::with_dels;
 use thunderhead::plan::PlanFile;
 use thunderhead::run::{Compiled, GradRequest};
 
 use super::args::{StageArg, TraceArgs, WantedArgs};
 use super::failure::Failure;
-use super::program::{Opened, open_program};
+use super::program::{Opened, look_at_config, open_program};
 use super::render::Screen;
 
 pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
@@ -24,8 +25,10 @@ pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
             let advice = "leave --grad out, or take one of the stages after it".to_owned();
             return Err(Failure::Usage { message, advice });
         }
-        // The acquired trace is the model's alone: no plugin is asked for it.
+        // The acquired trace is the model's alone: no plugin is asked for it. A config that was typed is looked at all the same,
+        // since whoever names one wants it to be right.
         let program = open_program(&args.model, screen)?;
+        look_at_config(&args.model.config, screen)?;
         let mut module = Module::clone(program.module());
         module.traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
         return shown(&module, depth, args, &[], screen);
@@ -33,20 +36,34 @@ pub fn run(args: &TraceArgs, screen: &Screen) -> Result<(), Failure> {
     let opened = Opened::new(&args.model, &args.inputs, screen)?;
     let wanted = grad.then(|| WantedArgs { wrt: args.grad.wrt.clone(), no_remat: args.grad.no_remat });
     let traces = match &wanted {
-        None => vec![at_stage(&*opened.compiled()?, stage)],
+        None => all_at_stage(&[opened.compiled()?], stage),
         Some(wanted) => with_gradients(&opened, &opened.request(wanted)?, stage, depth)?,
     };
     let mut module = opened.session.module().clone();
     // Sizes of inputs are known; what is left is known when it runs.
-    module.dims.retain(|dim| dim.symbol.kind == thunderhead::ir::SymKind::Data);
-    let n_replaced = module.traces.len().min(1);
-    module.traces.splice(..n_replaced, traces);
+    module.dims.retain(|dim| dim.symbol.kind == SymKind::Data);
+    module.traces = traces;
+    declare(&mut module);
     let asked = args.notes && !matches!(stage, StageArg::Forward | StageArg::Backward);
-    let plans = if asked { opened.plans(wanted.as_ref())? } else { Vec::new() };
+    let plans = if asked { opened.plans_with_nested(wanted.as_ref())? } else { Vec::new() };
     shown(&module, depth, args, &plans, screen)
 }
 
-/// The augmented forward and the backward.
+/// Declares symbols that only the traces know: how many trips a loop makes whose gradient is wanted.
+fn declare(module: &mut Module) {
+    let mut used = BTreeSet::new();
+    let mut see = |d: &Dim| d.for_each_symbol(&mut |s| _ = used.insert(s));
+    for value in module.traces.iter().flat_map(|trace| &trace.values) {
+        match &value.ty {
+            Type::Tensor(t) => t.dims.iter().for_each(&mut see),
+            Type::Number(n) => n.equals.iter().for_each(&mut see),
+        }
+    }
+    used.retain(|symbol| symbol.kind == SymKind::Data && module.dims.iter().all(|dim| dim.symbol != *symbol));
+    module.dims.extend(used.into_iter().map(|symbol| SymDecl { symbol, low: 0, high: None, step: 1 }));
+}
+
+/// The augmented forward and the backward, and the nested traces that they reach.
 fn with_gradients(
     opened: &Opened,
     request: &GradRequest,
@@ -56,11 +73,28 @@ fn with_gradients(
     if matches!(stage, StageArg::Forward | StageArg::Backward) {
         let program = opened.session.differentiated(&opened.inputs, request)?;
         let mut traces = vec![program.traces.forward.clone(), program.traces.backward.clone()];
+        traces.extend(program.traces.nested.all().map(|trace| Trace::clone(trace)));
         traces.iter_mut().for_each(|trace| expand_trace(trace, depth.unwrap_or(usize::MAX)));
         return Ok(traces);
     }
-    let (forward, backward) = opened.session.compiled_grad(&opened.inputs, request)?;
-    Ok(vec![at_stage(&forward, stage), at_stage(&backward, stage)])
+    let (forward, backward) = opened.compiled_grad(request)?;
+    Ok(all_at_stage(&[forward, backward], stage))
+}
+
+/// The programs, then the nested traces that any of them reaches; those whose sizes only a run knows as they were
+/// before claiming.
+fn all_at_stage(programs: &[Arc<Compiled>], stage: StageArg) -> Vec<Trace> {
+    let mut traces: Vec<Trace> = programs.iter().map(|program| at_stage(program, stage)).collect();
+    for nested in programs.iter().flat_map(|program| &program.nested) {
+        if traces.iter().any(|trace| trace.name == nested.trace.name) {
+            continue;
+        }
+        traces.push(match &nested.compiled {
+            Some(compiled) => at_stage(compiled, stage),
+            None => Trace::clone(&nested.trace),
+        });
+    }
+    traces
 }
 
 fn at_stage(compiled: &Compiled, stage: StageArg) -> Trace {
@@ -75,18 +109,18 @@ fn shown(
     module: &Module,
     depth: Option<usize>,
     args: &TraceArgs,
-    plans: &[(&'static str, PlanFile)],
+    plans: &[(Name, PlanFile)],
     screen: &Screen,
 ) -> Result<(), Failure> {
     let schemas = thunderhead::ops::schemas();
     if args.json {
         return screen.data(&format!("{:#}\n", to_json(module, schemas)));
     }
-    let refusals: BTreeMap<&str, _> =
-        plans.iter().map(|(name, plan)| (*name, refusals_by_id(plan))).collect();
+    let refusals: BTreeMap<Name, _> =
+        plans.iter().map(|(name, plan)| (name.clone(), refusals_by_id(plan))).collect();
     let comment = move |trace: &Trace, bsym: &Bsym| {
         let first = bsym.defined().next()?;
-        refusals.get(&*trace.name)?.get(&*trace.value(first).name).cloned()
+        refusals.get(&trace.name)?.get(&*trace.value(first).name).cloned()
     };
     let options = PrintOptions { depth, notes: args.notes, comment: Some(&comment) };
     screen.data(&print(module, schemas, &options))

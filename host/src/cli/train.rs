@@ -13,20 +13,37 @@ use thunderhead::{AdamNumbers, Glob, Loss, Optimizer, Rule, TrainOptions, Traine
 
 use super::args::{LossArg, OptimizerArg, TrainArgs};
 use super::failure::Failure;
+use super::outputs::check_folders;
 use super::program::open_for_training;
 use super::render::Screen;
+use super::render::units::count;
 
 pub fn run(args: &TrainArgs, screen: &Screen) -> Result<(), Failure> {
     let options = options(args)?;
-    for path in [Some(&args.out), args.resume.as_ref(), args.log.as_ref()].into_iter().flatten() {
-        check_folder(path)?;
-    }
+    check_folders([Some(&args.out), args.resume.as_ref(), args.log.as_ref()])?;
     let mut trainer = open_for_training(&args.model, &options, screen)?;
     say_what_is_odd(&trainer, screen);
     let batches = batches(args, &trainer)?;
+    trainer.describe("data", data(args));
     if let Some(path) = args.resume.as_ref().filter(|path| path.exists()) {
-        trainer.restore(&read_tensors(path)?)?;
+        let checkpoint = read_tensors(path)?;
+        trainer.restore(&checkpoint)?;
         screen.say(&format!("going on after step {}, from {}", trainer.n_steps(), path.display()));
+        for change in trainer.changes_since(&checkpoint) {
+            let note = screen.err.warning("note");
+            screen.say(&format!(
+                "{note}: {} was {} so far, and is {} now",
+                change.what, change.before, change.now
+            ));
+        }
+        if trainer.n_steps() >= args.steps {
+            screen.say(&format!(
+                "{}: --steps {} counts the steps before the checkpoint, too, and {} are done: nothing is trained",
+                screen.err.warning("note"),
+                args.steps,
+                trainer.n_steps()
+            ));
+        }
     }
     let mut log = match &args.log {
         Some(path) => Some(Log::open(path, trainer.n_steps())?),
@@ -37,7 +54,17 @@ pub fn run(args: &TrainArgs, screen: &Screen) -> Result<(), Failure> {
     while trainer.n_steps() < args.steps && !stop.load(Ordering::Relaxed) {
         // In order, begun again when they end; a pause does not change which batch is next.
         let batch = &batches[(trainer.n_steps() % batches.len() as u64) as usize];
-        let loss = trainer.step(batch)?;
+        let loss = match trainer.step(batch) {
+            Ok(loss) => loss,
+            // Nothing is written: what was saved before is the last that is any good.
+            Err(error) => {
+                pace.clear(screen);
+                if let Some(log) = &log {
+                    log.save()?;
+                }
+                return Err(error.into());
+            }
+        };
         pace.step(loss, screen);
         if let Some(log) = &mut log {
             log.row(trainer.n_steps(), loss, pace.begun.elapsed())?;
@@ -50,7 +77,7 @@ pub fn run(args: &TrainArgs, screen: &Screen) -> Result<(), Failure> {
     save(args, &trainer, log.as_ref())?;
     let weights = trainer.weights()?;
     write_tensors(&args.out, &weights).map_err(|error| Failure::write(&args.out, &error))?;
-    screen.say(&format!("{}; {} tensors in {}", pace.summary(), weights.len(), args.out.display()));
+    screen.say(&format!("{}; {} in {}", pace.summary(), count(weights.len(), "tensor"), args.out.display()));
     match trainer.n_steps() < args.steps {
         true => Err(Failure::Stopped {
             done: trainer.n_steps(),
@@ -107,18 +134,6 @@ fn options(args: &TrainArgs) -> Result<TrainOptions, Failure> {
     })
 }
 
-/// A folder that is not there is found before the work, not after it.
-fn check_folder(path: &Path) -> Result<(), Failure> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        Some(folder) if !folder.is_dir() => {
-            let missing = io::Error::new(io::ErrorKind::NotFound, "its folder does not exist");
-            Err(Failure::write(path, &missing))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn say_what_is_odd(trainer: &Trainer, screen: &Screen) {
     if !trainer.evaluated().is_empty() {
         let ops = trainer.evaluated().join(", ");
@@ -133,6 +148,16 @@ fn say_what_is_odd(trainer: &Trainer, screen: &Screen) {
 /// Every file is one batch, looked at before anything runs.
 fn batches(args: &TrainArgs, trainer: &Trainer) -> Result<Vec<Vec<Value>>, Failure> {
     args.data.iter().map(|path| Ok(trainer.arrange(read_inputs(path)?)?)).collect()
+}
+
+/// The batches as a checkpoint remembers them: names and sizes, in order.
+fn data(args: &TrainArgs) -> String {
+    let file = |path: &std::path::PathBuf| {
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+        format!("{name} ({bytes} bytes)")
+    };
+    args.data.iter().map(file).collect::<Vec<_>>().join(", ")
 }
 
 /// Set when somebody presses Ctrl-C; the second time ends the process.
@@ -153,6 +178,7 @@ fn stop_at_interrupt(screen: &Screen) -> Arc<AtomicBool> {
 
 /// Writes the checkpoint, whole or not at all, and a log that is written whole.
 fn save(args: &TrainArgs, trainer: &Trainer, log: Option<&Log>) -> Result<(), Failure> {
+    trainer.check_weights()?;
     if let Some(path) = &args.resume {
         write_tensors(path, &trainer.checkpoint()?).map_err(|error| Failure::write(path, &error))?;
     }
@@ -205,8 +231,8 @@ impl Pace {
     fn summary(&self) -> String {
         match self.losses {
             Some((first, last)) => format!(
-                "{} steps: loss {first:.6} to {last:.6}, {:.2} steps/s",
-                self.now - self.first,
+                "{}: loss {first:.6} to {last:.6}, {:.2} steps/s",
+                count((self.now - self.first) as usize, "step"),
                 self.per_second()
             ),
             None => "0 steps".to_owned(),

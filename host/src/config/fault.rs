@@ -249,6 +249,24 @@ pub enum ConfigFault {
     #[diagnostic(code(config::bad_option))]
     BadOption { executor: String, option: String, plugin: String, found: String, expected: String },
 
+    /// `allow`, `deny` or an expectation names an op that does not exist: a typing error, which would silently allow, deny or
+    /// expect nothing. Ops of the table, ops that a plugin claims and ATen overloads (`aten.NAME.OVERLOAD`) are known.
+    #[error("no op is called `{name}`")]
+    #[diagnostic(code(config::unknown_op), help("{advice}"))]
+    UnknownOp { name: String, advice: String },
+
+    /// A glob that matches no op known here, or the name of an op of a namespace that nobody here knows. A model may
+    /// bring such an op all the same.
+    #[error("`{name}` matches no op that is known here")]
+    #[diagnostic(
+        code(config::no_such_op),
+        severity(Warning),
+        help(
+            "it has an effect only on a model that brings such an op itself; `thunderhead ops` lists those known"
+        )
+    )]
+    NoSuchOp { name: String },
+
     /// `regions` is set for an executor that takes single ops.
     #[error("`{executor}` is of kind `op` and has no regions")]
     #[diagnostic(code(config::regions_need_fusion))]

@@ -46,8 +46,8 @@ pub(crate) struct ConfigFile {
 pub(crate) struct Section {
     pub name: Located<String>,
     pub policy: Option<Located<Policy>>,
-    pub allow: Option<Vec<Glob>>,
-    pub deny: Option<Vec<Glob>>,
+    pub allow: Option<Vec<Located<Glob>>>,
+    pub deny: Option<Vec<Located<Glob>>>,
     pub fuel: Option<Located<u64>>,
     pub label: Option<Located<String>>,
     /// `None` for values that no option can have, such as tables.
@@ -169,6 +169,29 @@ impl ConfigFile {
         });
         (file, problems.collect())
     }
+}
+
+/// A config in which each table that may stand somewhere does.
+const EVERY_TABLE: &str = "\
+[plugins]
+[executor.NAME]
+regions = {}
+[run]
+[expect]
+claims = [{}]
+[log]
+";
+
+/// All keys that a config may have, dotted and sorted. `NAME` stands for an executor's, `[]` for a place in a list; the
+/// entries of tables whose keys are the author's own (options, pins, libraries, levels) are not among them.
+pub fn keys() -> Vec<String> {
+    let document = Document::parse(EVERY_TABLE);
+    let (mut reader, root) = document.reader();
+    read(&mut reader, root, &Source::new("keys", None, EVERY_TABLE.to_owned()));
+    let mut keys: Vec<String> = reader.asked().iter().map(|key| key.replace("[0]", "[]")).collect();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 fn read<'d>(reader: &mut Reader<'d>, mut root: Table<'d>, source: &Arc<Source>) -> ConfigFile {
@@ -340,13 +363,17 @@ fn plugin_id(reader: &mut Reader<'_>, id: &Located<String>, at: String) {
     reader.check(is_plugin_id(&id.value), id, "a plugin's id: lower-case letters, digits and dashes", at);
 }
 
-fn globs<'d>(reader: &mut Reader<'d>, table: &mut Table<'d>, key: &'static str) -> Option<Vec<Glob>> {
+fn globs<'d>(
+    reader: &mut Reader<'d>,
+    table: &mut Table<'d>,
+    key: &'static str,
+) -> Option<Vec<Located<Glob>>> {
     let texts = reader.strings(table, key)?;
     let mut globs = Vec::with_capacity(texts.len());
     for text in texts {
         let glob = Glob::new(text.value.as_str());
         reader.check(glob.is_well_formed(), &text, "an op name or a glob", table.path_of(key));
-        globs.push(glob);
+        globs.push(Located { value: glob, place: text.place });
     }
     Some(globs)
 }

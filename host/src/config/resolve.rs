@@ -13,26 +13,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use thunderhead_manifest::document::nearest;
-use thunderhead_manifest::{Kind, Located, Manifest, OptionDecl, OptionKind, Place, Plain, RegionRules};
+use thunderhead_manifest::{
+    Glob, Kind, Located, Manifest, OptionDecl, OptionKind, Place, Plain, RegionRules,
+};
 
 use super::chain::{Chain, Surroundings, relative_to};
 use super::fault::{ConfigErrors, ConfigFault, Notice, Problem, Spot};
 use super::file::{ConfigFile, ExpectedClaim, LastResort, LogLevel, Policy, Section};
 use super::known::{Known, deprecated, find_circle, find_option, unknown_option};
+use super::op_names::{Meaning, OpNames};
 use super::overlay::{Overlay, SetOption};
 use super::resolved::{Expect, Origin, Resolved, Settings, Sourced};
 
 impl Chain {
-    /// Works out what the config means. `manifests` are all that were found, `reference`'s among them.
+    /// Works out what the config means. `manifests` are all that were found, `reference`'s among them; `ops` the names
+    /// that the host's ops have.
     pub fn resolve(
         &self,
         overlay: &Overlay,
         manifests: &[&Manifest],
         around: &Surroundings,
+        ops: &[&str],
     ) -> Result<(Resolved, Vec<Notice>), ConfigErrors> {
         let mut resolver = Resolver {
             chain: self,
             known: Known::new(manifests),
+            ops: OpNames::new(ops.iter().copied()).with_claims(manifests),
             problems: self.problems.clone(),
             unknown: BTreeSet::new(),
         };
@@ -118,6 +124,7 @@ impl TypedOption<'_> {
 struct Resolver<'c, 'm> {
     chain: &'c Chain,
     known: Known<'m>,
+    ops: OpNames<'m>,
     problems: Vec<Problem>,
     /// Unknown executors that were reported already.
     unknown: BTreeSet<String>,
@@ -225,6 +232,10 @@ impl Resolver<'_, '_> {
                 }
                 merge_section(settings.entry(name.clone()).or_insert_with(blank_settings), file, section);
                 self.section_options(file, section, &name, settings.get_mut(&name).expect("just inserted"));
+                for (list, globs) in [("allow", &section.allow), ("deny", &section.deny)] {
+                    let key = format!("executor.{}.{list}", section.name.value);
+                    globs.iter().flatten().for_each(|glob| self.op(&glob.value, &key, file.spot(glob.place)));
+                }
             }
         }
         self.unknown_sections(&settings);
@@ -382,6 +393,18 @@ impl Resolver<'_, '_> {
             if let Some(rules) = &decl.regions {
                 set.regions = overridden(rules, &set.regions);
             }
+        }
+    }
+
+    /// Reports what can mean no op.
+    fn op(&mut self, glob: &Glob, key: &str, spot: Spot) {
+        let name = glob.as_str().to_owned();
+        match self.ops.meaning(glob) {
+            Meaning::Op => {}
+            // Said where it was read.
+            _ if !glob.is_well_formed() => {}
+            Meaning::Unknown { advice } => self.report(ConfigFault::UnknownOp { name, advice }, key, spot),
+            Meaning::Nothing => self.report(ConfigFault::NoSuchOp { name }, key, spot),
         }
     }
 
@@ -560,6 +583,7 @@ impl Resolver<'_, '_> {
             let Some(by) = by else { continue };
             // An expectation about somebody who is not there cannot hold, so policies don't matter.
             self.check_known(&by, &BTreeMap::new(), "expect.claims", spot.clone());
+            self.op(op, "expect.claims", spot.clone());
             claims.push(Sourced::new(ExpectedClaim { op: op.clone(), by }, Origin::Typed(spot)));
         }
         Expect {
@@ -612,10 +636,10 @@ fn merge_section(into: &mut Settings, file: &ConfigFile, section: &Section) {
         into.policy = Sourced::new(policy.value, file.origin(policy.place));
     }
     if let Some(allow) = &section.allow {
-        into.allow = Some(Sourced::new(allow.clone(), here.clone()));
+        into.allow = Some(Sourced::new(plain(allow), here.clone()));
     }
     if let Some(deny) = &section.deny {
-        into.deny = Sourced::new(deny.clone(), here);
+        into.deny = Sourced::new(plain(deny), here);
     }
     if let Some(fuel) = &section.fuel {
         into.fuel = Some(Sourced::new(fuel.value, file.origin(fuel.place)));
@@ -626,6 +650,10 @@ fn merge_section(into: &mut Settings, file: &ConfigFile, section: &Section) {
     if let Some(regions) = &section.regions {
         into.regions = overridden(&into.regions, &regions.value);
     }
+}
+
+fn plain(globs: &[Located<Glob>]) -> Vec<Glob> {
+    globs.iter().map(|glob| glob.value.clone()).collect()
 }
 
 fn overridden(rules: &RegionRules, by: &RegionRules) -> RegionRules {
@@ -678,7 +706,7 @@ mod tests {
         let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
         let chain = Chain::load(&Start::Text(format!("config = 1\n{text}")), around, &nothing);
         let manifests = manifests();
-        chain.resolve(overlay, &manifests.iter().collect::<Vec<_>>(), around)
+        chain.resolve(overlay, &manifests.iter().collect::<Vec<_>>(), around, &[])
     }
 
     fn resolve(text: &str) -> (Resolved, Vec<Notice>) {
@@ -793,7 +821,7 @@ config:6:35 config::bad_option executor.blas.options.threads: found `9`, expecte
 config:6:45 config::bad_option executor.blas.options.mode: found `3`, expected a string, as `acme-blas` declares `mode` of `blas`
 config:6:56 config::bad_option executor.blas.options.scale: found something that no option can be, expected a number, as `acme-blas` declares `scale` of `blas`
 config:7:11 config::regions_need_fusion executor.blas.regions: `blas` is of kind `op` and has no regions
-config:8:11 config::unknown_executor executor.zzz: no plugin brings an executor `zzz` (known here: `blas`, `fuser`, `pytorch` or `reference`; is its plugin in a folder that `thunderhead doctor` lists?)
+config:8:11 config::unknown_executor executor.zzz: no plugin brings an executor `zzz` (known here: `blas`, `concat_inductor`, `full_fusion`, `fuser`, `pytorch`, `reference` or `sdpa`; is its plugin in a folder that `thunderhead doctor` lists?)
 config:10:10 config::out_of_place plugins.paths: `here` is relative, and this config stands in no file
 config:12:13 config::bad_value plugins.sha256.acme-blas: found `abc`, expected 64 hexadecimal digits
 config:14:36 config::unknown_executor expect.claims: no plugin brings an executor `fusre` (did you mean `fuser`?)
@@ -835,7 +863,7 @@ config:16:11 config::bad_value run.threads: found `-1`, expected an integer from
     #[test]
     fn faults_in_arguments_have_places_too() {
         let overlay = Overlay {
-            executors: Some("blas,sdpa".to_owned()),
+            executors: Some("blas,xyz".to_owned()),
             set: ["blas.threads=many", "fuser.x=1", "y", "q.r=1"].map(str::to_owned).to_vec(),
             threads: None,
         };
@@ -843,11 +871,11 @@ config:16:11 config::bad_value run.threads: found `-1`, expected an integer from
             "",
             &overlay,
             "
---executors:1:6 config::unknown_executor no plugin brings an executor `sdpa` (known here: `blas`, `fuser`, `pytorch` or `reference`; is its plugin in a folder that `thunderhead doctor` lists?)
+--executors:1:6 config::unknown_executor no plugin brings an executor `xyz` (known here: `blas`, `concat_inductor`, `full_fusion`, `fuser`, `pytorch`, `reference` or `sdpa`; is its plugin in a folder that `thunderhead doctor` lists?)
 --set:1:14 config::bad_option found `many`, expected an integer, as `acme-blas` declares `threads` of `blas`
 --set:1:7 config::unknown_option `fuser` has no option `x` (it has no options)
 --set:1:1 config::bad_set found `y`, expected `executor.option=value`
---set:1:1 config::unknown_executor no plugin brings an executor `q` (known here: `blas`, `fuser`, `pytorch` or `reference`; is its plugin in a folder that `thunderhead doctor` lists?)
+--set:1:1 config::unknown_executor no plugin brings an executor `q` (known here: `blas`, `concat_inductor`, `full_fusion`, `fuser`, `pytorch`, `reference` or `sdpa`; is its plugin in a folder that `thunderhead doctor` lists?)
 ",
         );
     }
@@ -902,7 +930,7 @@ config:16:11 config::bad_value run.threads: found `-1`, expected an integer from
         let around = Surroundings::default();
         let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
         let chain = Chain::load(&Start::Text("config = 1\nexecutors = ['a']".to_owned()), &around, &nothing);
-        let errors = chain.resolve(&Overlay::default(), &[&manifest], &around).expect_err("a circle");
+        let errors = chain.resolve(&Overlay::default(), &[&manifest], &around, &[]).expect_err("a circle");
         let expected = "config:2:14 config::like_cycle executors are like each other in a circle: a -> b -> a (this is a fault of the plugins' manifests)\n";
         assert_eq!(print(&errors.problems), expected);
     }
@@ -933,9 +961,42 @@ config:16:11 config::bad_value run.threads: found `-1`, expected an integer from
             let chain = Chain::load(&Start::Named(name.to_owned()), &around, &nothing);
             let manifests = manifests();
             let (resolved, notices) = chain
-                .resolve(&Overlay::default(), &manifests.iter().collect::<Vec<_>>(), &around)
+                .resolve(&Overlay::default(), &manifests.iter().collect::<Vec<_>>(), &around, &[])
                 .unwrap_or_else(|errors| panic!("preset {name}: {}", print(&errors.problems)));
-            assert_eq!((resolved.order.len(), notices.len()), (1, 0), "preset {name}");
+            assert!(!resolved.order.is_empty() && notices.is_empty(), "preset {name}");
         }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_a_preset() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../configs");
+        let files = std::fs::read_dir(folder).expect("the folder of presets");
+        let name = |entry: std::fs::DirEntry| {
+            entry.path().file_stem().map(|stem| stem.to_string_lossy().into_owned())
+        };
+        let mut found: Vec<String> = files.filter_map(|entry| name(entry.ok()?)).collect();
+        found.sort();
+        assert_eq!(found, crate::config::PRESETS.map(|(name, _)| name.to_owned()));
+    }
+
+    #[test]
+    fn names_that_no_op_has_are_said() {
+        let text = "executors = ['blas']\n[executor.blas]\nallow = ['torch.relu', 'torch.rleu', 'torch.z*', 'aten.foo.default']\n\
+                    deny = ['torch.linear', 'Blas0']\n[expect]\nclaims = [{ op = 'torch.rleu', by = 'blas' }]\n";
+        let around = Surroundings::default();
+        let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+        let chain = Chain::load(&Start::Text(format!("config = 1\n{text}")), &around, &nothing);
+        let manifests = manifests();
+        let manifests: Vec<&Manifest> = manifests.iter().collect();
+        let ops = ["torch.relu", "torch.add"];
+        let errors = chain.resolve(&Overlay::default(), &manifests, &around, &ops).expect_err("names");
+        let expected = "\
+config:4:24 config::unknown_op executor.blas.allow: no op is called `torch.rleu` (did you mean `torch.relu`?)
+config:5:25 config::unknown_op executor.blas.deny: no op is called `Blas0` (`thunderhead ops` lists them all)
+config:7:37 config::unknown_op expect.claims: no op is called `torch.rleu` (did you mean `torch.relu`?)
+";
+        assert_eq!(print(&errors.problems), expected, "\n{}", print(&errors.problems));
+        let expected = "config:4:38 config::no_such_op executor.blas.allow: `torch.z*` matches no op that is known here (it has an effect only on a model that brings such an op itself; `thunderhead ops` lists those known)\n";
+        assert_eq!(print(&errors.notices), expected);
     }
 }

@@ -8,7 +8,7 @@ use super::import::{Entity, Importer};
 use super::pt2::expr::{Expr, Func};
 use super::pt2::graph::{Argument, Node, NumberArg, SymBool, SymFloat, SymInt};
 use super::{ModelError, ModelResult};
-use crate::ir::{Arg, Dim, NumKind, NumberType, Symbol, Type};
+use crate::ir::{Arg, Device, Dim, Dtype, NumKind, NumberType, Symbol, Type};
 
 impl<'a> Importer<'a> {
     /// Defines the number results of a node by their closed forms.
@@ -125,7 +125,25 @@ impl<'a> Importer<'a> {
             Func::StrictGreaterThan => "num.gt",
             Func::GreaterThan => "num.ge",
             Func::Not => "num.not",
-            Func::RoundToInt | Func::RoundDecimal => return Err(self.no_number_op(func.name())),
+            Func::Sqrt => "num.sqrt",
+            Func::RoundToInt => {
+                let whole = self.of_tensor("prims.round", args)?;
+                return self.num("num.int", vec![whole]);
+            }
+            Func::Cos => return self.of_tensor("prims.cos", args),
+            Func::Cosh => return self.of_tensor("prims.cosh", args),
+            Func::Sin => return self.of_tensor("prims.sin", args),
+            Func::Sinh => return self.of_tensor("prims.sinh", args),
+            Func::Tan => return self.of_tensor("prims.tan", args),
+            Func::Tanh => return self.of_tensor("prims.tanh", args),
+            Func::Asin => return self.of_tensor("prims.asin", args),
+            Func::Acos => return self.of_tensor("prims.acos", args),
+            Func::Atan => return self.of_tensor("prims.atan", args),
+            Func::Asinh => return self.of_tensor("prims.asinh", args),
+            Func::Exp => return self.of_tensor("prims.exp", args),
+            Func::Log => return self.of_tensor("prims.log", args),
+            Func::Log2 => return self.of_tensor("prims.log2", args),
+            Func::RoundDecimal => return Err(self.no_number_op(func.name())),
         };
         self.num(op, args)
     }
@@ -153,6 +171,18 @@ impl<'a> Importer<'a> {
             1 => Ok(results.remove(0)),
             _ => Err(self.no_number_op(op)),
         }
+    }
+
+    /// A function that numbers do not have, of a tensor without dims, and its element.
+    fn of_tensor(&mut self, op: &str, args: Vec<Arg>) -> ModelResult<Arg> {
+        let [value] = <[Arg; 1]>::try_from(args).map_err(|_| self.no_number_op(op))?;
+        let value = self.num("num.float", vec![value])?;
+        self.emit(|b| {
+            let args = vec![Arg::dims(&[]), value, Arg::Dtype(Dtype::F64), Arg::Device(Device::Cpu)];
+            let tensor = b.tensor("prims.full", args)?;
+            let tensor = b.tensor(op, vec![tensor.arg()])?;
+            Ok(b.call("prims.item", vec![tensor.arg()])?.remove(0))
+        })
     }
 
     fn no_number_op(&self, what: &str) -> ModelError {
@@ -212,6 +242,18 @@ impl<'a> Importer<'a> {
             self.number_values.insert(symbol, value);
         }
         self.define(name, Entity::Number(Arg::Value(value)))
+    }
+
+    /// A float that the program takes: its symbol, by which closed forms know it, is that value.
+    pub(super) fn name_float_input(&mut self, name: &str, value: crate::ir::ValueId) -> ModelResult<()> {
+        let text = match self.scope().graph.sym_float_values.get(name) {
+            Some(SymFloat::Expr(sym)) => &sym.expr_str,
+            _ => return Ok(()),
+        };
+        if let Expr::Symbol(symbol) = Expr::parse(text)? {
+            self.number_values.insert(symbol, value);
+        }
+        Ok(())
     }
 
     /// `_assert_scalar`, `_assert_async`, `sym_constrain_range`, …: true where the node was one of them.

@@ -165,6 +165,9 @@ impl<'a> Importer<'a> {
         self.inputs.push(UserInput { name: name.as_str().into(), kind: InputKind::Traced });
         let value = self.fresh(ty);
         self.rename(value, name);
+        if matches!(arg, Argument::SymFloat(_)) {
+            self.name_float_input(name, value)?;
+        }
         self.add_param(name, &shown, value, role, None, meta)
     }
 

@@ -23,7 +23,7 @@ pub enum LoadError {
     #[diagnostic(
         code(load::no_probe),
         help(
-            "a plugin is a shared library that ends in `export_plugin!` (Rust) or `THUNDERHEAD_PLUGIN` (C); `thunderhead plugins new` makes one"
+            "a plugin is a shared library that ends in `export_plugin!` (Rust) or `THUNDERHEAD_PLUGIN` (C); the first page of thunderhead-sdk's documentation shows a whole one"
         )
     )]
     NoProbe {
@@ -401,7 +401,9 @@ pub enum LoadError {
     #[error("no plugin brings the executor `{name}`")]
     #[diagnostic(
         code(load::not_found),
-        help("looked in: {looked_in}; `thunderhead doctor` shows what lies there")
+        help(
+            "looked in: {looked_in}; `thunderhead doctor` shows what lies there. Plugins that come with Thunderhead are built by `cargo xtask dist`, into a tree whose command finds them; those that need libtorch are in a tree that was built without `--no-torch`"
+        )
     )]
     NotFound {
         /// The name.

@@ -2,8 +2,9 @@
 
 use super::error::LoadError;
 use super::probe::{ProbeInfo, read_file};
+use crate::config::{Meaning, OpNames};
 use std::path::{Path, PathBuf};
-use thunderhead_manifest::{Manifest, Warning};
+use thunderhead_manifest::{FaultKind, Manifest, Warning};
 
 /// A file or folder to look in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,44 @@ pub struct FoundPlugin {
     pub same: Vec<PathBuf>,
 }
 
+impl FoundPlugin {
+    pub(super) fn warn_of_unknown_ops(&mut self, ops: &[&str]) {
+        let names = OpNames::new(ops.iter().copied());
+        for (e, executor) in self.manifest.executors.iter().enumerate() {
+            for (c, claim) in executor.claims.iter().enumerate() {
+                for glob in &claim.ops {
+                    let advice = match names.meaning(glob) {
+                        Meaning::Op => continue,
+                        // An op of its own namespace is the plugin's to know.
+                        Meaning::Nothing if glob.is_exact() => continue,
+                        Meaning::Nothing => "it matches nothing".to_owned(),
+                        Meaning::Unknown { advice } => advice,
+                    };
+                    let message = format!(
+                        "`{}` claims `{}`, and no op of this host is called so: it claims nothing ({advice})",
+                        executor.name,
+                        glob.as_str()
+                    );
+                    let at = format!("executor[{e}].claim[{c}].ops");
+                    let kind = FaultKind::NoEffect { message };
+                    self.warnings.push(Warning { kind, at, place: place_of(&self.text, glob.as_str()) });
+                }
+            }
+        }
+    }
+}
+
+/// Where a manifest's text has a string; its beginning where it is written in a way of its own.
+fn place_of(text: &str, string: &str) -> thunderhead_manifest::Place {
+    let quoted = ['"', '\''].map(|quote| format!("{quote}{string}{quote}"));
+    let start = quoted.iter().find_map(|quoted| text.find(quoted.as_str())).unwrap_or(0);
+    let before = &text[..start];
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let line = count(before.matches('\n').count() + 1);
+    let column = count(before.rsplit('\n').next().unwrap_or("").chars().count() + 1);
+    thunderhead_manifest::Place { start, end: start + string.len() + 2, line, column }
+}
+
 /// A file that is no plugin which could be loaded.
 #[derive(Clone, Debug)]
 pub struct Skipped {
@@ -53,6 +92,16 @@ pub struct Skipped {
     pub error: LoadError,
     /// Whether the file itself was named, not only its folder.
     pub named: bool,
+    /// Whether the file or its folder was named by the config, so that somebody expects plugins there.
+    pub expected: bool,
+}
+
+impl Skipped {
+    /// Whether a command that needs plugins says it: files that the config names, and in the folders that it names those
+    /// that are plugins, but bad ones. What else lies there is nobody's business.
+    pub fn is_worth_a_note(&self) -> bool {
+        self.named || self.expected && !matches!(self.error, LoadError::NoProbe { .. })
+    }
 }
 
 /// What lies in the places looked at.
@@ -79,6 +128,27 @@ impl Found {
         self.plugins.iter().map(|plugin| &plugin.manifest).collect()
     }
 
+    /// Adds to the warnings of each plugin what its manifest claims and no op is called. A plugin may be newer than the
+    /// host, so that keeps nobody from loading it.
+    pub fn warn_of_unknown_ops(&mut self, ops: &[&str]) {
+        self.plugins.iter_mut().for_each(|plugin| plugin.warn_of_unknown_ops(ops));
+    }
+
+    /// What is odd about the manifests of plugins that bring one of these executors, and changes nothing: id and sentence.
+    pub fn warnings_of(&self, is_used: &dyn Fn(&str) -> bool) -> Vec<(String, String)> {
+        let used =
+            |plugin: &&FoundPlugin| plugin.manifest.executors.iter().any(|executor| is_used(&executor.name));
+        let said = |plugin: &FoundPlugin| {
+            let id = plugin.manifest.id.clone();
+            plugin
+                .warnings
+                .iter()
+                .map(move |warning| (id.clone(), format!("plugin.toml:{warning}")))
+                .collect::<Vec<_>>()
+        };
+        self.plugins.iter().filter(used).flat_map(said).collect()
+    }
+
     /// The places, for messages.
     pub fn places_text(&self) -> String {
         let places = self.looked_at.iter().map(|(place, exists)| {
@@ -98,11 +168,11 @@ pub fn find(places: &[Place]) -> Found {
         let kind = std::fs::metadata(&place.path);
         found.looked_at.push((place.clone(), kind.is_ok()));
         match kind {
-            Ok(meta) if meta.is_dir() => look_in(&mut found, &place.path),
-            Ok(_) => consider(&mut found, &place.path, true),
+            Ok(meta) if meta.is_dir() => look_in(&mut found, &place.path, place.must_exist),
+            Ok(_) => consider(&mut found, &place.path, true, true),
             Err(error) if place.must_exist => {
                 let error = LoadError::unreadable(&place.path, &error);
-                found.skipped.push(Skipped { path: place.path.clone(), error, named: true });
+                found.skipped.push(Skipped { path: place.path.clone(), error, named: true, expected: true });
             }
             Err(_) => {}
         }
@@ -130,12 +200,12 @@ impl Found {
     }
 }
 
-fn look_in(found: &mut Found, folder: &Path) {
+fn look_in(found: &mut Found, folder: &Path, expected: bool) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) => {
             let error = LoadError::unreadable(folder, &error);
-            found.skipped.push(Skipped { path: folder.to_owned(), error, named: true });
+            found.skipped.push(Skipped { path: folder.to_owned(), error, named: true, expected: true });
             return;
         }
     };
@@ -145,10 +215,10 @@ fn look_in(found: &mut Found, folder: &Path) {
         .collect();
     // What is found first must not depend on the file system.
     files.sort();
-    files.iter().for_each(|file| consider(found, file, false));
+    files.iter().for_each(|file| consider(found, file, false, expected));
 }
 
-fn consider(found: &mut Found, path: &Path, named: bool) {
+fn consider(found: &mut Found, path: &Path, named: bool, expected: bool) {
     match read_plugin(path) {
         Ok(plugin) => {
             let same = found.plugins.iter_mut().find(|other| {
@@ -161,7 +231,7 @@ fn consider(found: &mut Found, path: &Path, named: bool) {
                 None => found.plugins.push(plugin),
             }
         }
-        Err(error) => found.skipped.push(Skipped { path: path.to_owned(), error, named }),
+        Err(error) => found.skipped.push(Skipped { path: path.to_owned(), error, named, expected }),
     }
 }
 

@@ -72,6 +72,7 @@ pub fn library_paths(
             name: name.clone(),
             folder: folder.value.clone(),
             origin: folder.from.to_string(),
+            is_binding: true,
         });
     }
     if let Some(root) = around.exe_dir.as_ref().and_then(|dir| dir.parent()) {
@@ -82,7 +83,7 @@ pub fn library_paths(
             let Some(version) = &library.version else { continue };
             let name = library.name.clone();
             let folder = folder.join(format!("{name}-{version}-cpu"));
-            let path = LibraryPath { name, folder, origin: "the user's cache".to_owned() };
+            let path = LibraryPath { name, folder, origin: "the user's cache".to_owned(), is_binding: false };
             if !paths.contains(&path) {
                 paths.push(path);
             }
@@ -107,6 +108,7 @@ fn listed(file: &Path) -> Vec<LibraryPath> {
         name: name.clone(),
         folder: base.join(folder),
         origin: file.display().to_string(),
+        is_binding: false,
     });
     paths.collect()
 }

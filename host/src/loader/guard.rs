@@ -42,6 +42,7 @@ pub(super) fn failure(status: Status) -> (FaultKind, String) {
         status::PANIC => FaultKind::Panic,
         status::TIMEOUT => FaultKind::Timeout,
         status::CANCELLED => FaultKind::Cancelled,
+        status::BAD_DATA => FaultKind::BadData,
         other => {
             let name = status::name(other).unwrap_or("unknown");
             return (FaultKind::BadAnswer, format!("it answered with status {other} ({name}): {message}"));
@@ -62,6 +63,7 @@ pub(super) fn kind_name(kind: FaultKind) -> &'static str {
         FaultKind::Panic => "panic",
         FaultKind::Timeout => "timeout",
         FaultKind::Cancelled => "cancelled",
+        FaultKind::BadData => "bad_data",
         FaultKind::BadAnswer => "bad answer",
     }
 }

@@ -20,6 +20,8 @@ pub struct LibraryPath {
     pub folder: PathBuf,
     /// Who named it, for messages.
     pub origin: String,
+    /// Whether the config or a variable names it: then it is this one or none.
+    pub is_binding: bool,
 }
 
 /// A library that was found for a plugin.
@@ -32,7 +34,7 @@ pub(super) struct Resolved {
 }
 
 /// Finds each declared library, compares versions, and looks for other builds in this process. `paths` are asked in
-/// order; the plugin's own folder is asked last.
+/// order up to one that is binding; the plugin's own folder is asked last.
 pub(super) fn resolve(
     plugin: &Path,
     declared: &[Library],
@@ -56,9 +58,14 @@ fn resolve_one(
         name: library.name.clone(),
         folder,
         origin: "the plugin's folder".to_owned(),
+        is_binding: false,
     });
-    let candidates: Vec<&LibraryPath> =
+    let mut candidates: Vec<&LibraryPath> =
         paths.iter().filter(|path| path.name == library.name).chain(&beside).collect();
+    // What somebody asked for is not silently replaced by what lies elsewhere.
+    if let Some(binding) = candidates.iter().position(|at| at.is_binding) {
+        candidates.truncate(binding + 1);
+    }
     for at in &candidates {
         let objects = objects_in(&at.folder, needed, &library.name);
         if objects.is_empty() {
@@ -221,6 +228,7 @@ mod tests {
             name: "libnone".to_owned(),
             folder: "/nowhere".into(),
             origin: "[libraries]".to_owned(),
+            is_binding: false,
         }];
         let this = std::env::current_exe().expect("this test");
         let error = resolve(&this, &declared, &paths).expect_err("is nowhere");

@@ -35,7 +35,7 @@ pub use error::LoadError;
 pub use executor::LoadedExecutor;
 pub use find::{Found, FoundPlugin, Origin, Place, Skipped, find};
 pub use from_config::{library_paths, places, request};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Inspection, Liked, inspect, liked};
 pub use library::LibraryPath;
 pub use load::{Attempt, Request, Wanted, load};
 pub use process::prepare_process;

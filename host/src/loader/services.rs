@@ -349,7 +349,7 @@ fn allocate(
     if allocated.iter().any(|other| other.output == output) {
         return Err(bad(format!("it asked twice for memory for output {output}")));
     }
-    let tensor = Tensor::zeros(expected.dtype, dims)
+    let tensor = Tensor::for_results(expected.dtype, dims)
         .map_err(|error| (status::OUT_OF_MEMORY, format!("output {output} of dims {dims:?}: {error}")))?;
     let view = Box::new(TensorView {
         data: tensor.operand().addr(),

@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+mod blocks;
 pub mod bytes;
 pub mod copy;
 pub mod element;
@@ -13,7 +14,7 @@ mod map;
 pub mod operand;
 pub mod tensor;
 
-pub use bytes::{Bytes, OutOfMemory};
+pub use bytes::{Bytes, Loan, OutOfMemory};
 pub use copy::copy_operand;
 pub use element::Element;
 pub use map::{ByteRange, FileBytes};

@@ -52,6 +52,12 @@ impl Operand {
         Operand::new(bytes, offset_bytes, self.elem_bytes, self.dims.clone(), self.strides_elems.clone())
     }
 
+    /// The same operand with its bytes as they were lent ([`Bytes::lend`]).
+    pub fn lent(self, bytes: Bytes) -> Operand {
+        debug_assert!(bytes.addr() == self.bytes.addr() && bytes.len() == self.bytes.len());
+        Operand { bytes, ..self }
+    }
+
     /// Address of the first element.
     pub fn addr(&self) -> *mut u8 {
         self.bytes.addr().wrapping_add(self.offset_bytes)

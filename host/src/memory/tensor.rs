@@ -62,9 +62,22 @@ impl Tensor {
 
     /// A dense tensor of zeros.
     pub fn zeros(dtype: Dtype, dims: &[i64]) -> Result<Tensor, TensorError> {
+        Tensor::dense(dtype, dims, Bytes::zeroed)
+    }
+
+    /// A dense tensor of unspecified content, to be written whole before it is read.
+    pub fn for_results(dtype: Dtype, dims: &[i64]) -> Result<Tensor, TensorError> {
+        Tensor::dense(dtype, dims, Bytes::for_results)
+    }
+
+    fn dense(
+        dtype: Dtype,
+        dims: &[i64],
+        bytes: fn(usize) -> Result<Bytes, OutOfMemory>,
+    ) -> Result<Tensor, TensorError> {
         let too_large = || TensorError::Memory(OutOfMemory { bytes: usize::MAX });
         let n = checked_numel(dims).and_then(|n| n.checked_mul(dtype.size_bytes())).ok_or_else(too_large)?;
-        Tensor::over(Bytes::zeroed(n)?, dtype, dims.to_vec(), contiguous_strides(dims), 0)
+        Tensor::over(bytes(n)?, dtype, dims.to_vec(), contiguous_strides(dims), 0)
     }
 
     /// A tensor over bytes that exist.
@@ -123,7 +136,7 @@ impl Tensor {
 
     /// A dense copy that shares nothing.
     pub fn to_owned_copy(&self) -> Result<Tensor, TensorError> {
-        let copy = Tensor::zeros(self.dtype, self.dims())?;
+        let copy = Tensor::for_results(self.dtype, self.dims())?;
         copy_operand(&copy.operand, &self.operand);
         Ok(copy)
     }
@@ -150,12 +163,18 @@ impl Tensor {
     /// The raw bytes of the elements in row-major order.
     pub fn to_bytes(&self) -> Result<Vec<u8>, TensorError> {
         let dense = self.contiguous()?;
-        let n = dense.numel() * dense.dtype.size_bytes();
-        if n == 0 {
-            return Ok(Vec::new());
+        Ok(dense.as_bytes().unwrap_or_default().to_vec())
+    }
+
+    /// The raw bytes of the elements where they lie, if that is in row-major order with nothing between them.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        let n = self.numel() * self.dtype.size_bytes();
+        match n {
+            _ if !self.is_contiguous() => None,
+            0 => Some(&[]),
+            // SAFETY: a dense operand's bytes stay inside its owner, and nothing writes a tensor that users hold.
+            n => Some(unsafe { std::slice::from_raw_parts(self.operand.addr(), n) }),
         }
-        // SAFETY: a dense operand's bytes stay inside its owner, and nothing writes a tensor that users hold.
-        Ok(unsafe { std::slice::from_raw_parts(dense.operand.addr(), n) }.to_vec())
     }
 }
 

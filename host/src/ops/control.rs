@@ -124,7 +124,7 @@ pub static WHILE_LOOP: Op = Op {
 
 pub static WHILE_LOOP_STACKED: Op = Op {
     name: "prims.while_loop_stacked",
-    doc: "As `prims.while_loop`, for its gradient: behind the last carried values stand, for each carried tensor, the values that the trips began with, stacked.",
+    doc: "As `prims.while_loop`, for its gradient: behind the last carried values stand, for each carried value, those that the trips began with, stacked (numbers as tensors without dims).",
     schema: "(cond: trace, body: trace, carried: any[], extra: any[]) -> any[]",
     host: Some(HostOp::Nested(Nested::While { stacked: true })),
     traits: Traits::HOST.and(Traits::DATA_SIZED),

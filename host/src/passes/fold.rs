@@ -9,16 +9,31 @@
 
 use super::Purpose;
 use super::replace::{Replace, handed_out};
-use crate::ir::{Arg, Bsym, Dim, NumKind, NumberType, Stmt, Trace, Type, ValueId};
+use super::specialise::substituted;
+use crate::ir::{Arg, Bsym, Dim, NumKind, NumberType, Stmt, Symbol, Trace, Type, ValueId};
 use crate::ops::{self, Call, HostOp, Level, Num, Op, Traits, build};
 use rustc_hash::FxHashMap;
 
-/// The trace with everything known put in place.
+/// The trace with everything known put in place. A number that turns out to be known may be what a size is: then that is
+/// known, too, and so is more behind it.
 pub fn fold(mut trace: Trace, purpose: Purpose) -> Trace {
-    let pinned = handed_out(&trace);
-    let mut replace = Replace::new(&trace);
+    loop {
+        let known = fold_once(&mut trace, purpose);
+        if known.is_empty() {
+            return trace;
+        }
+        // Each time some symbols are gone, so this ends.
+        trace = substituted(&trace, &|symbol| known.get(&symbol).copied());
+    }
+}
+
+/// Gives the symbols that numbers define which are known now.
+fn fold_once(trace: &mut Trace, purpose: Purpose) -> FxHashMap<Symbol, i64> {
+    let mut known = FxHashMap::default();
+    let pinned = handed_out(trace);
+    let mut replace = Replace::new(trace);
     for p in &trace.params {
-        known_by_type(&trace, p.value, &mut replace);
+        known_by_type(trace, p.value, &mut replace);
     }
     let mut body = Vec::with_capacity(trace.body.len());
     for mut stmt in std::mem::take(&mut trace.body) {
@@ -27,17 +42,18 @@ pub fn fold(mut trace: Trace, purpose: Purpose) -> Trace {
             if holds(b) {
                 continue;
             }
-            numbers(&trace, b, &mut replace);
+            numbers(trace, b, &mut replace);
+            known.extend(b.defined().filter_map(|v| defined_symbol(trace, v, &replace)));
             let named = b.defined().any(|v| pinned[v.index()]);
             if purpose == Purpose::Values && !named {
-                passed_on(&mut trace, b, &mut replace);
+                passed_on(trace, b, &mut replace);
             }
         }
         body.push(stmt);
     }
     trace.body = body;
-    replace.outputs(&mut trace);
-    trace
+    replace.outputs(trace);
+    known
 }
 
 /// Is it a check whose condition is known to hold?
@@ -71,6 +87,12 @@ fn known_by_type(trace: &Trace, v: ValueId, replace: &mut Replace) {
     if let Type::Number(NumberType { kind: NumKind::Int, equals: Some(Dim::Known(n)) }) = trace.ty(v) {
         replace.insert(v, &Arg::Int(*n));
     }
+}
+
+/// The symbol that a known number defines.
+fn defined_symbol(trace: &Trace, v: ValueId, replace: &Replace) -> Option<(Symbol, i64)> {
+    let (Type::Number(ty), Some(Arg::Int(n))) = (trace.ty(v), replace.get(v)) else { return None };
+    Some((ty.equals.as_ref()?.as_symbol()?, *n))
 }
 
 fn known_number(arg: &Arg) -> Option<Num> {

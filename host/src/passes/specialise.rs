@@ -20,6 +20,17 @@ pub struct GuardError {
 
 /// `trace` with the symbols of `sizes` replaced.
 pub fn specialise(trace: &Trace, sizes: &dyn Fn(Symbol) -> Option<i64>) -> Result<Trace, GuardError> {
+    let mut out = substituted(trace, sizes);
+    for at in 0..out.body.len() {
+        let Stmt::Op(bsym) = &out.body[at] else { continue };
+        let bsym = bsym.clone();
+        check(&mut out, &bsym)?;
+    }
+    Ok(out)
+}
+
+/// `trace` with the symbols of `sizes` replaced, and nothing checked.
+pub(super) fn substituted(trace: &Trace, sizes: &dyn Fn(Symbol) -> Option<i64>) -> Trace {
     let env = |s: Symbol| sizes(s).map(Dim::Known);
     let mut out = trace.clone();
     for v in &mut out.values {
@@ -31,12 +42,7 @@ pub fn specialise(trace: &Trace, sizes: &dyn Fn(Symbol) -> Option<i64>) -> Resul
         .iter()
         .map(|o| Output { value: concrete_arg(&o.value, &env), name: o.name.clone() })
         .collect();
-    for at in 0..out.body.len() {
-        let Stmt::Op(bsym) = &out.body[at] else { continue };
-        let bsym = bsym.clone();
-        check(&mut out, &bsym)?;
-    }
-    Ok(out)
+    out
 }
 
 fn concrete_type(ty: &Type, env: &dyn Fn(Symbol) -> Option<Dim>) -> Type {

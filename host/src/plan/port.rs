@@ -137,8 +137,7 @@ pub trait Bound: Send {
 }
 
 /// A plugin's failure. Small, since it is in the result of everything that may call a plugin.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{executor} ({plugin}) failed at `{op}` ({origin}): {message}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The executor.
     pub executor: Box<str>,
@@ -177,7 +176,21 @@ pub enum FaultKind {
     Cancelled,
     /// An answer that cannot be right.
     BadAnswer,
+    /// The data of the run cannot be worked on: nobody's fault but the data's.
+    BadData,
 }
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Fault { executor, plugin, op, origin, kind, message } = self;
+        match kind {
+            FaultKind::BadData => write!(f, "`{op}` ({origin}) cannot work on its inputs: {message}"),
+            _ => write!(f, "{executor} ({plugin}) failed at `{op}` ({origin}): {message}"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
 
 impl FaultKind {
     /// The stable code of the failure.
@@ -193,6 +206,7 @@ impl FaultKind {
             FaultKind::Timeout => "run::timeout",
             FaultKind::Cancelled => "run::cancelled",
             FaultKind::BadAnswer => "run::bad_answer",
+            FaultKind::BadData => "run::bad_data",
         }
     }
 }
@@ -206,6 +220,10 @@ impl miette::Diagnostic for Fault {
         Some(match self.kind {
             FaultKind::OutOfMemory => Box::new("use smaller inputs, or another executor"),
             FaultKind::Cancelled => Box::new("the run was stopped from outside"),
+            FaultKind::BadData => Box::new(format!(
+                "look at the integers among the inputs (indices, labels, targets, divisors); `{}` found this, and any executor would",
+                self.executor
+            )),
             _ => Box::new(format!(
                 "report it to the author of {}; meanwhile `deny = [\"{}\"]` under [executor.{}] leaves the op to others",
                 self.plugin, self.op, self.executor

@@ -1,6 +1,7 @@
 //! From an acquired trace and concrete sizes to a lowered trace and the plan of its first segment.
 
 use super::inputs::{Bindings, InputError};
+use super::nested::NestedTrace;
 use crate::claim::walk::HOST;
 use crate::claim::{
     self, Candidate, ClaimError, Claimant, Claimed, Claims, Fusion, Layouts, OpReport, Refusal, Strided,
@@ -12,8 +13,8 @@ use crate::lower::{
 use crate::passes::Purpose;
 use crate::passes::specialise::{GuardError, specialise};
 use crate::plan::{
-    self, Constant, Fault, FaultKind, FuseInput, Fused, KernelMaker, Plan, PlanError, PlanInput, RegionPlan,
-    Segment, View,
+    self, Constant, Fault, FaultKind, FuseInput, Fused, KernelMaker, Plan, PlanError, PlanFile, PlanInput,
+    RegionPlan, Segment, View,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -148,6 +149,8 @@ pub struct Compiled {
     pub sizes: FxHashMap<Symbol, i64>,
     /// Calls of `check_op` that claiming made.
     pub n_checks: u64,
+    /// The nested traces that it reaches, in the order of their names; those of a nested trace are its caller's.
+    pub nested: Vec<NestedTrace>,
 }
 
 /// What a compile may ask about parameters.
@@ -245,6 +248,7 @@ pub fn compile_prepared(
         first: Arc::new(first),
         sizes: sizes.clone(),
         n_checks,
+        nested: Vec::new(),
     })
 }
 
@@ -252,6 +256,11 @@ impl Compiled {
     /// The execution trace as it is printed, with regions as single symbols; without `del` lines.
     pub fn execution(&self) -> Trace {
         lower::present(&self.lowered, &|at| Some(self.regions.get(at)?.as_ref()?.handed_on.clone()))
+    }
+
+    /// What was decided, as plain data.
+    pub fn plan_file(&self) -> PlanFile {
+        PlanFile::of(&self.lowered, &self.regions, &self.first, self.segments.len())
     }
 }
 

@@ -241,6 +241,7 @@ fn described(dim: &Dim, bound: &Bindings) -> String {
         }
     });
     match dim.eval(&|s| bound.sizes.get(&s).copied()) {
+        Some(n) if dim.as_symbol().is_some() => format!("{dim} = {n}"),
         Some(n) => format!("{dim} = {n} ({})", known.join(", ")),
         None => dim.to_string(),
     }

@@ -4,7 +4,7 @@ use super::numbers::{self, Numbers, RandomStream};
 use super::session::Machine;
 use super::value::Value;
 use crate::ir::{Dtype, Name, ValueId};
-use crate::memory::{Bytes, Operand, OperandError, OutOfMemory, Tensor, TensorError, copy_operand};
+use crate::memory::{Bytes, Loan, Operand, OperandError, OutOfMemory, Tensor, TensorError, copy_operand};
 use crate::ops::{HostOp, OpError};
 use crate::plan::build::{BufferId, CheckSource};
 use crate::plan::{Bound, Fault, Io, NestedResult, NumberSource, Place, Plan, Step, View};
@@ -109,6 +109,15 @@ struct Slot {
     offset_bytes: i64,
     constant: u64,
     version: u64,
+    /// Of memory that leaves with the results: who had them last.
+    loan: Option<Loan>,
+}
+
+impl Slot {
+    /// Is there memory of this instance that nobody else holds?
+    fn is_free(&self) -> bool {
+        self.bytes.is_some() && self.loan.as_ref().is_none_or(Loan::is_over)
+    }
 }
 
 /// Which operand of a step looks at a buffer.
@@ -234,13 +243,12 @@ impl Instance {
                     })?;
                     slot_of(tensor, 0, 0)
                 }
-                Place::Fresh => match self.recycled(id) {
-                    true => continue,
-                    false => {
-                        let bytes = Bytes::zeroed(self.plan.buffers[id].bytes as usize)?;
-                        Slot { bytes: Some(bytes), ..Slot::default() }
-                    }
-                },
+                // The last run's memory again, once nobody looks at its results any more.
+                Place::Fresh if self.slots[id].is_free() => continue,
+                Place::Fresh => {
+                    let bytes = Bytes::for_results(self.plan.buffers[id].bytes as usize)?;
+                    Slot { bytes: Some(bytes), ..Slot::default() }
+                }
                 Place::ByKernel | Place::Arena(_) | Place::Unplaced => continue,
             };
             let old = &self.slots[id];
@@ -256,12 +264,6 @@ impl Instance {
             }
         }
         Ok(moved)
-    }
-
-    /// May the allocation of the last run be used again? Only if nobody but this instance holds it.
-    fn recycled(&self, id: BufferId) -> bool {
-        let own_copies = self.uses[id].iter().filter(|(_, e)| matches!(e, End::From | End::To)).count();
-        self.slots[id].bytes.as_ref().is_some_and(|b| b.sharers() == 1 + own_copies)
     }
 
     fn operand(&self, view: &View) -> Result<Operand, RunError> {
@@ -483,14 +485,26 @@ impl Instance {
         Ok(())
     }
 
-    fn results(&self) -> Result<FxHashMap<ValueId, Tensor>, RunError> {
+    /// What leaves; memory that this run owned is lent, all looks at one buffer together.
+    fn results(&mut self) -> Result<FxHashMap<ValueId, Tensor>, RunError> {
+        let plan = self.plan.clone();
         let mut out = FxHashMap::default();
-        for (v, view) in &self.plan.results {
-            let tensor = match self.allocated.get(&view.buffer) {
-                Some(tensor) => tensor.clone(),
-                None => Tensor::of_operand(view.dtype, self.operand(view)?),
-            };
-            out.insert(*v, tensor);
+        let mut lent: FxHashMap<BufferId, Bytes> = FxHashMap::default();
+        for (v, view) in &plan.results {
+            if let Some(tensor) = self.allocated.get(&view.buffer) {
+                out.insert(*v, tensor.clone());
+                continue;
+            }
+            let mut operand = self.operand(view)?;
+            if plan.buffers[view.buffer].place == Place::Fresh {
+                let bytes = lent.entry(view.buffer).or_insert_with(|| {
+                    let (bytes, loan) = operand.bytes().lend();
+                    self.slots[view.buffer].loan = Some(loan);
+                    bytes
+                });
+                operand = operand.lent(bytes.clone());
+            }
+            out.insert(*v, Tensor::of_operand(view.dtype, operand));
         }
         Ok(out)
     }
@@ -498,5 +512,5 @@ impl Instance {
 
 fn slot_of(tensor: &Tensor, constant: u64, version: u64) -> Slot {
     let offset_bytes = (tensor.operand().addr() as i64).wrapping_sub(tensor.operand().bytes().addr() as i64);
-    Slot { bytes: Some(tensor.operand().bytes().clone()), offset_bytes, constant, version }
+    Slot { bytes: Some(tensor.operand().bytes().clone()), offset_bytes, constant, version, loan: None }
 }

@@ -20,6 +20,7 @@ pub use compile::{CompileError, Compiled, Executors, OrderEntry, compile};
 pub use inputs::{InputError, bind_inputs};
 pub use instance::RunError;
 
+pub use nested::NestedTrace;
 pub use session::{Session, SessionError, SessionOptions, StateError};
 pub use tape::{Differentiated, Forward, GradRequest, Tape};
 pub use train::Updater;

@@ -27,6 +27,15 @@ pub struct NestedPrograms {
     programs: FxHashMap<Name, Program>,
 }
 
+/// A nested trace that a program can reach.
+#[derive(Clone)]
+pub struct NestedTrace {
+    /// Before claiming.
+    pub trace: Arc<Trace>,
+    /// As it runs on dense operands; none where its sizes are known only when it runs.
+    pub compiled: Option<Arc<Compiled>>,
+}
+
 struct Program {
     trace: Arc<Trace>,
     /// Regions that others have by now: names are unique in a whole program.
@@ -64,12 +73,16 @@ impl NestedPrograms {
         NestedPrograms { programs }
     }
 
-    /// The programs that are compiled, in the order of their names.
-    pub fn compiled(&self) -> Vec<Arc<Compiled>> {
-        let mut names: Vec<&Name> = self.programs.keys().collect();
-        names.sort_unstable();
-        let first = |name: &&Name| lock(&self.programs[*name].ready).first().map(|(_, r)| r.compiled.clone());
-        names.iter().filter_map(first).collect()
+    /// All, in the order of their names.
+    pub(super) fn reached(&self) -> Vec<NestedTrace> {
+        let first = |program: &Program| lock(&program.ready).first().map(|(_, ready)| ready.compiled.clone());
+        let mut all: Vec<NestedTrace> = self
+            .programs
+            .values()
+            .map(|program| NestedTrace { trace: program.trace.clone(), compiled: first(program) })
+            .collect();
+        all.sort_unstable_by(|a, b| a.trace.name.cmp(&b.trace.name));
+        all
     }
 
     /// Compiles, for dense operands, each trace whose operands have known sizes. Regions are counted on from `counters`;
@@ -191,7 +204,7 @@ impl Runner<'_> {
                 None => return Err(internal("the condition of a loop gives nothing")),
             }
             for (begun, value) in begun.iter_mut().zip(&carried) {
-                begun.extend(value.tensor().cloned());
+                begun.push(as_tensor(value)?);
             }
             carried = self.call(body, given)?;
             if carried.len() != like.len() {
@@ -199,9 +212,7 @@ impl Runner<'_> {
             }
         }
         for (begun, like) in begun.iter().zip(&like) {
-            if let Some(like) = like.tensor() {
-                carried.push(Value::Tensor(stack(begun, like)?));
-            }
+            carried.push(Value::Tensor(stack(begun, &as_tensor(like)?)?));
         }
         Ok(carried)
     }
@@ -426,6 +437,17 @@ fn slice(t: &Tensor, at: i64) -> Result<Operand, RunError> {
         return Err(internal("a scan over a tensor without dims"));
     };
     Ok(Operand::new(operand.bytes().clone(), offset, size, dims.to_vec(), strides.to_vec())?)
+}
+
+/// A tensor as it is; a number as one without dims.
+fn as_tensor(value: &Value) -> Result<Tensor, RunError> {
+    Ok(match value {
+        Value::Tensor(tensor) => tensor.clone(),
+        Value::Int(n) => Tensor::from_slice(&[*n], &[])?,
+        Value::Float(x) => Tensor::from_slice(&[*x], &[])?,
+        Value::Bool(b) => Tensor::from_slice(&[*b], &[])?,
+        other => return Err(internal(&format!("a loop carries {}", other.kind()))),
+    })
 }
 
 /// The tensors, each like `like`, along a new axis 0.

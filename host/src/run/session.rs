@@ -511,12 +511,13 @@ impl Session {
         counters: &Counters,
     ) -> Result<Arc<Ready>, SessionError> {
         let params = trace.clone();
-        let compiled = with_params(&params, sources, &self.snapshot(), |info| {
+        let mut compiled = with_params(&params, sources, &self.snapshot(), |info| {
             compile_prepared(trace, sizes, &self.executors, self.schemas, info, counters)
         })?;
         let nested = NestedPrograms::new(nested, &compiled.lowered.trace);
         // Who cannot be claimed is said now, not in the middle of a run.
         let counters = nested.compile_known(&self.executors, self.schemas, sizes, &compiled.counters)?;
+        compiled.nested = nested.reached();
         Ok(Arc::new(Ready::new(compiled, Arc::new(nested), counters)))
     }
 

@@ -193,6 +193,36 @@ fn composites_are_taken_whole_or_apart_and_memory_is_reused() {
 }
 
 #[test]
+fn results_lie_where_the_last_ones_lay_unless_somebody_still_looks() {
+    let w = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], &[2, 2]).expect("four");
+    let toys = vec![Toy::new("toy", &["torch.add", "prims.add", "prims.mul", "prims.exp"])];
+    let s = session(CHAIN, toys, &[("w", w)]);
+    let run = |x: [f32; 4]| {
+        let x = Tensor::from_slice(&x, &[2, 2]).expect("four");
+        s.run(&[Value::Tensor(x)]).expect("runs")
+    };
+    let places =
+        |out: &[Value]| [0, 1].map(|i: usize| out[i].tensor().expect("a tensor").operand().addr().addr());
+    let first = run([0.0; 4]);
+    let at = places(&first);
+    drop(first);
+    let second = run([1.0; 4]);
+    assert_eq!(places(&second), at);
+    // A view that outlives the run's other results keeps what it looks at, and only that.
+    let kept = second[1].clone();
+    drop(second);
+    let third = run([2.0; 4]);
+    let now = places(&third);
+    assert!(now[0] == at[0] && now[1] != at[1], "{now:?} after {at:?}");
+    assert_eq!(f32s(&kept), [4.0, 9.0, 16.0, 25.0]);
+    assert_eq!(f32s(&third[1]), [9.0, 16.0, 25.0, 36.0]);
+    // A result that is the next input stays whole while it is read.
+    let fed = s.run(&[third[1].clone()]).expect("runs");
+    assert_eq!(f32s(&fed[1]), [100.0, 324.0, 784.0, 1600.0]);
+    assert_eq!(f32s(&third[1]), [9.0, 16.0, 25.0, 36.0]);
+}
+
+#[test]
 fn an_op_that_nobody_takes_is_named_with_everybodys_reason() {
     let w = Tensor::from_slice(&[0f32; 4], &[2, 2]).expect("four");
     let s = session(CHAIN, vec![Toy::new("toy", &["torch.add", "prims.mul"])], &[("w", w)]);

@@ -27,7 +27,7 @@ pub struct Row {
     pub op: &'static str,
     /// What it becomes.
     pub how: How,
-    /// Whether output 0 may lie in the memory of an input of the same dtype, dims and strides.
+    /// Whether outputs may lie in the memory of inputs of the same dtype, dims and strides.
     pub in_place: InPlace,
 }
 
@@ -62,7 +62,7 @@ pub enum How {
     With(fn(&mut Recipe<'_>) -> Result<(), Refusal>),
 }
 
-/// Which inputs' memory output 0 may be given.
+/// Which inputs' memory outputs may be given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum InPlace {
     /// None.
@@ -71,6 +71,8 @@ pub enum InPlace {
     Any,
     /// The first one: the call writes into a copy of it.
     First,
+    /// Output `i` that of the tensor so named: the call writes into copies of them.
+    Named(&'static [&'static str]),
 }
 
 /// One call; output memory of its own.
@@ -116,6 +118,26 @@ pub const fn pointwise_with(op: &'static str, build: fn(&mut Recipe<'_>) -> Resu
 /// A function that copies the first input and writes into the copy.
 pub const fn updates_with(op: &'static str, build: fn(&mut Recipe<'_>) -> Result<(), Refusal>) -> Row {
     Row { op, how: How::With(build), in_place: InPlace::First }
+}
+
+/// Bytes of operands up to which one thread is done about when a second one is awake: OpenMP's threads sleep between calls,
+/// and waking one was measured to take 8 us. The largest product of two square matrices that fits takes no longer.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Too little work to share.
+fn is_small(op: &Op<'_>) -> bool {
+    let bytes = |tensor: TensorDesc<'_>| Some(tensor.numel()?.checked_mul(tensor.dtype().size_bytes())?);
+    let sum = op.inputs().chain(op.outputs()).try_fold(0usize, |sum, tensor| sum.checked_add(bytes(tensor)?));
+    sum.is_some_and(|sum| sum <= SMALL_BYTES)
+}
+
+/// A function that copies the tensors so named to the outputs, in order, and writes into the copies.
+pub const fn renews_with(
+    op: &'static str,
+    tensors: &'static [&'static str],
+    build: fn(&mut Recipe<'_>) -> Result<(), Refusal>,
+) -> Row {
+    Row { op, how: How::With(build), in_place: InPlace::Named(tensors) }
 }
 
 /// A tape in the making.
@@ -192,7 +214,7 @@ impl<'a> Recipe<'a> {
         Ok(Made {
             tape,
             deferred: self.deferred,
-            serial: self.serial,
+            serial: self.serial || is_small(self.op),
             n_numbers: self.op.n_numbers(),
             in_place: sharing(self.op, row.in_place),
         })
@@ -581,20 +603,21 @@ pub fn args_of(schema: &str) -> impl Iterator<Item = &str> {
     parts.into_iter().map(str::trim).filter(|part| !part.is_empty() && *part != "*")
 }
 
-/// Pairs of output 0 and the inputs whose memory it may be given.
+/// Pairs of outputs and the inputs whose memory they may be given.
 fn sharing(op: &Op<'_>, in_place: InPlace) -> Vec<(usize, usize)> {
-    if op.n_outputs() != 1 {
-        return Vec::new();
-    }
-    let output = op.output(0);
-    let like = |idx: &usize| {
-        let input = op.input(*idx);
+    let is_like = |(output, input): &(usize, usize)| {
+        let (output, input) = (op.output(*output), op.input(*input));
         input.dtype() == output.dtype() && input.dims() == output.dims()
     };
-    let candidates = match in_place {
-        InPlace::No => 0..0,
-        InPlace::Any => 0..op.n_inputs(),
-        InPlace::First => 0..op.n_inputs().min(1),
+    let of_first = |n: usize| if op.n_outputs() == 1 { n } else { 0 };
+    let candidates: Vec<(usize, usize)> = match in_place {
+        InPlace::No => Vec::new(),
+        InPlace::Any => (0..of_first(op.n_inputs())).map(|idx| (0, idx)).collect(),
+        InPlace::First => (0..of_first(op.n_inputs().min(1))).map(|idx| (0, idx)).collect(),
+        InPlace::Named(names) => {
+            let inputs = names.iter().map(|name| op.tensor(name));
+            (0..op.n_outputs()).zip(inputs).filter_map(|(output, input)| Some((output, input?))).collect()
+        }
     };
-    candidates.filter(like).map(|idx| (0, idx)).collect()
+    candidates.into_iter().filter(is_like).collect()
 }

@@ -216,8 +216,19 @@ pub(super) fn checked(call: impl FnOnce(*mut c_char, u64) -> i32) -> Result<(), 
     let mut buffer = [0u8; 1024];
     match call(buffer.as_mut_ptr().cast(), buffer.len() as u64) {
         0 => Ok(()),
-        _ => Err(Error::internal(format!("libtorch: {}", text(&buffer).trim_end()))),
+        _ => Err(failure(text(&buffer).trim_end())),
     }
+}
+
+/// Whose fault libtorch's message is: an index, label or divisor is the data's. Its exceptions do not tell, since a dim that
+/// does not exist is an `IndexError` too, and an index of `gather` is none.
+fn failure(message: &str) -> Error {
+    let is_outside = ["out of range", "out of bounds"].iter().any(|words| message.contains(words));
+    let is_index = ["index", "Index", "Target", "target"].iter().any(|word| message.contains(word));
+    let is_dim = message.starts_with("Dimension out of range");
+    let by_zero = message.contains("ZeroDivisionError");
+    let said = format!("libtorch: {message}");
+    if by_zero || is_outside && is_index && !is_dim { Error::bad_data(said) } else { Error::internal(said) }
 }
 
 /// The text before the first zero.
@@ -352,5 +363,25 @@ fn raw_arg(arg: &Arg, lists: &mut Vec<Vec<u32>>) -> ffi::Arg {
         Arg::Dtype(dtype) => ffi::Arg { i: i64::from(scalar_type(*dtype).unwrap_or(-1)), ..blank(ffi::INT) },
         Arg::Cpu => blank(ffi::CPU),
         Arg::Slot(slot) => ffi::Arg { index: u32::try_from(*slot).unwrap_or(u32::MAX), ..blank(ffi::SLOT) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thunderhead_sdk::ErrorKind;
+
+    #[test]
+    fn data_is_told_from_what_is_wrong_with_a_call() {
+        for (message, kind) in [
+            ("index out of range in self", ErrorKind::BadData),
+            ("Target 9 is out of bounds.", ErrorKind::BadData),
+            ("index 7 is out of bounds for dimension 0 with size 3", ErrorKind::BadData),
+            ("ZeroDivisionError", ErrorKind::BadData),
+            ("Dimension out of range (expected to be in range of [-1, 0], but got 3)", ErrorKind::Internal),
+            ("mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", ErrorKind::Internal),
+        ] {
+            assert_eq!(failure(message).kind(), kind, "{message}");
+        }
     }
 }

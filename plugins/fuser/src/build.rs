@@ -154,6 +154,7 @@ impl<'a> Builder<'_, 'a> {
         let mut operands = Vec::new();
         let mut seen = HashSet::new();
         for v in op.input_values() {
+            self.settle(*v)?;
             let memory = self.memory(*v);
             if !self.region.value(memory).is_input() && seen.insert(memory) {
                 operands.push(Operand::Value(self.node(memory)?));
@@ -178,10 +179,26 @@ impl<'a> Builder<'_, 'a> {
 
     /// The value whose memory holds `v`, as the host sees it.
     fn held(&self, mut v: ValueId) -> ValueId {
-        while !self.region.value(v).is_input() && self.region.value(v).is_view() && self.region.value(v).base() != v {
+        while !self.region.value(v).is_input()
+            && self.region.value(v).is_view()
+            && self.region.value(v).base() != v
+        {
             v = self.region.value(v).base();
         }
         v
+    }
+
+    /// Gives memory of its own to what is only a look at another value but not to the host, where somebody outside of
+    /// loops reads it.
+    fn settle(&mut self, v: ValueId) -> Result<(), Trouble> {
+        let held = self.held(v);
+        let Some((_, op)) = self.looks.remove(&held) else { return Ok(()) };
+        let from = self.node(held)?;
+        let now = std::mem::replace(&mut self.now, op);
+        let node = self.push(Prim::Copy, &[from.into()])?[0];
+        self.now = now;
+        self.is_primary(held, node);
+        Ok(())
     }
 
     /// The value whose memory holds `v`.
@@ -269,18 +286,7 @@ impl<'a> Builder<'_, 'a> {
     fn outputs(&mut self) -> Result<(), Trouble> {
         let mut seen = HashSet::new();
         for v in self.region.outputs() {
-            let held = self.held(*v);
-            if let Some((_, op)) = self.looks.get(&held) {
-                // To the host it has memory of its own, and somebody outside looks there.
-                self.now = *op;
-                if seen.insert(held) {
-                    let from = self.node(held)?;
-                    let node = self.push(Prim::Copy, &[from.into()])?[0];
-                    self.is_primary(held, node);
-                    self.built.graph.output(node);
-                }
-                continue;
-            }
+            self.settle(*v)?;
             let memory = self.memory(*v);
             if self.region.value(memory).is_input() || !seen.insert(memory) {
                 continue;

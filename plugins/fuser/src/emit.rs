@@ -5,10 +5,10 @@ use crate::kernels::{Loop, Nothing};
 use crate::prims;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use thunderhead_loops::{
-    Graph, Kernel, NodeId, Options, Prim, Program, Source, Step as LoopStep, TensorType, ValueId as Node,
-    compile,
+    Graph, Kernel, NodeId, Operand, Options, Prim, Program, Source, Step as LoopStep, TensorType,
+    ValueId as Node, compile,
 };
-use thunderhead_sdk::{Dtype, Error, Region, Step, Steps, ValueId};
+use thunderhead_sdk::{Dtype, Error, OpId, Region, Step, Steps, ValueId};
 
 /// Gives the host all steps of a program.
 pub fn emit(
@@ -81,7 +81,42 @@ impl Emitter<'_, '_, '_> {
         }
         let step = Step::new(self.name(kernel.outputs()));
         let step = step.inputs(inputs).outputs(outputs).numbers(0..kernel.n_slots());
-        self.steps.kernel(&step, Loop::new(kernel))
+        let indexing = self.indexing(&kernel);
+        self.steps.kernel(&step, Loop::new(kernel, indexing))
+    }
+
+    /// The ops of a kernel that take indices, as messages name them; empty where there is none. A loop knows the index at
+    /// fault, but not whose it is.
+    fn indexing(&self, kernel: &Kernel) -> String {
+        let read: HashSet<Node> = kernel.inputs().iter().copied().collect();
+        let mut seen: HashSet<Node> = HashSet::new();
+        let mut todo: Vec<Node> = kernel.outputs().to_vec();
+        let mut found: Vec<OpId> = Vec::new();
+        while let Some(value) = todo.pop() {
+            // Loops add values of their own, which stand for no op.
+            if (value.0 as usize) >= self.built.n_values() || !seen.insert(value) {
+                continue;
+            }
+            let Source::Node(node, _) = self.built.graph.source(value) else { continue };
+            let prim = self.built.graph.prim(node);
+            let indexes = matches!(prim, Prim::Take(_) | Prim::TakeAlongAxis(_) | Prim::Embedding);
+            let origin = self.built.origins[node.0 as usize];
+            if indexes && !found.contains(&origin) {
+                found.push(origin);
+            }
+            let operands = self.built.graph.operands(node).iter();
+            todo.extend(operands.filter_map(|operand| match operand {
+                Operand::Value(value) if !read.contains(value) => Some(*value),
+                _ => None,
+            }));
+        }
+        let mut names: Vec<String> = found
+            .into_iter()
+            .map(|op| (self.region.op(op).op().name(), self.region.op(op).op().origin()))
+            .map(|(name, origin)| format!("`{name}` ({origin})"))
+            .collect();
+        names.sort();
+        names.join(" or ")
     }
 
     /// What makes the results: `add`, `rms_norm+mul`.
@@ -130,7 +165,7 @@ impl Emitter<'_, '_, '_> {
         for step in program.into_steps() {
             let LoopStep::Kernel(kernel) = step else { continue };
             let step = Step::new("gather").inputs([v]).outputs([place]);
-            self.steps.kernel(&step, Loop::new(kernel))?;
+            self.steps.kernel(&step, Loop::new(kernel, String::new()))?;
             written = true;
         }
         if written { Ok(()) } else { self.steps.kernel(&Step::new("empty").outputs([place]), Nothing) }

@@ -13,11 +13,13 @@ use thunderhead_sdk::{Binding, Bound, Call, Error, Number, Parallel};
 /// A fused loop as a step.
 pub struct Loop {
     kernel: std::sync::Arc<Kernel>,
+    indexing: std::sync::Arc<str>,
 }
 
 impl Loop {
-    pub fn new(kernel: Kernel) -> Loop {
-        Loop { kernel: std::sync::Arc::new(kernel) }
+    /// `indexing`: the ops in it that take indices, as messages name them.
+    pub fn new(kernel: Kernel, indexing: String) -> Loop {
+        Loop { kernel: std::sync::Arc::new(kernel), indexing: indexing.into() }
     }
 }
 
@@ -29,13 +31,14 @@ impl sdk::Kernel for Loop {
         let inputs: SmallVec<[loops::View<'_>; 16]> = inputs.iter().map(|view| read(&view)).collect();
         let mut outputs: SmallVec<[loops::ViewMut<'_>; 8]> =
             outputs.iter_mut().map(|mut view| write(&mut view)).collect();
-        finish(&self.kernel, &inputs, &mut outputs, &numbers, parallel)
+        finish(&self.kernel, &self.indexing, &inputs, &mut outputs, &numbers, parallel)
     }
 
     fn bind(&self, io: &Binding<'_>) -> Result<Option<Box<dyn Bound>>, Error> {
         let of = |view: sdk::View<'_>| Memory { data: view.data_ptr().cast_mut(), bytes: reach(&view) };
         Ok(Some(Box::new(BoundLoop {
             kernel: self.kernel.clone(),
+            indexing: self.indexing.clone(),
             inputs: (0..io.n_inputs()).map(|at| of(io.input(at))).collect(),
             outputs: (0..io.n_outputs()).map(|at| of(io.output(at))).collect(),
         })))
@@ -45,6 +48,7 @@ impl sdk::Kernel for Loop {
 /// A loop whose memory is known.
 struct BoundLoop {
     kernel: std::sync::Arc<Kernel>,
+    indexing: std::sync::Arc<str>,
     inputs: Vec<Memory>,
     outputs: Vec<Memory>,
 }
@@ -67,21 +71,34 @@ impl Bound for BoundLoop {
         let write = |memory: &Memory| unsafe { loops::ViewMut::from_raw(memory.data, memory.bytes) };
         let inputs: SmallVec<[loops::View<'_>; 16]> = self.inputs.iter().map(read).collect();
         let mut outputs: SmallVec<[loops::ViewMut<'_>; 8]> = self.outputs.iter().map(write).collect();
-        finish(&self.kernel, &inputs, &mut outputs, &numbers, parallel)
+        finish(&self.kernel, &self.indexing, &inputs, &mut outputs, &numbers, parallel)
     }
 }
 
 fn finish(
     kernel: &Kernel,
+    indexing: &str,
     inputs: &[loops::View<'_>],
     outputs: &mut [loops::ViewMut<'_>],
     numbers: &[Scalar],
     parallel: Threads<'_>,
 ) -> Result<(), Error> {
-    kernel.run(inputs, outputs, numbers, &parallel).map_err(|error| Error::invalid(error.to_string()))?;
+    kernel.run(inputs, outputs, numbers, &parallel).map_err(|error| failed(error, indexing))?;
     match parallel.failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
         Some(error) => Err(error),
         None => Ok(()),
+    }
+}
+
+/// What the data cannot be used for is the data's fault; everything else is ours.
+#[cold]
+fn failed(error: loops::RunError, indexing: &str) -> Error {
+    match error {
+        loops::RunError::Index { .. } if !indexing.is_empty() => {
+            Error::bad_data(format!("{error}, in {indexing}"))
+        }
+        loops::RunError::Index { .. } | loops::RunError::DividedByZero => Error::bad_data(error.to_string()),
+        _ => Error::invalid(error.to_string()),
     }
 }
 

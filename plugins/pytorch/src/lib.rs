@@ -93,7 +93,6 @@ const RANDOM: &[&str] = &[
     "prims.randint_philox",
     "prims.randn_philox",
     "prims.randperm_philox",
-    "prims.uniform",
     "prims.uniform_philox",
     "torch.bernoulli",
     "torch.cauchy",

@@ -55,6 +55,7 @@ typedef struct ThArray {
 #define TH_STATUS_TIMEOUT 8u
 #define TH_STATUS_CANCELLED 9u
 #define TH_STATUS_REFUSED 10u /* check_op only, after error/1's refuse */
+#define TH_STATUS_BAD_DATA 11u /* run only: what the run was given cannot be worked on, as an index outside its axis */
 
 /* ---- dtypes and devices -------------------------------------------------------------------------------------- */
 

@@ -37,6 +37,9 @@ pub mod status {
     pub const CANCELLED: Status = 9;
     /// `check_op` only: the op is not taken; the reason was given to `error/1`'s `refuse`. Not a failure.
     pub const REFUSED: Status = 10;
+    /// The data that a run was given cannot be worked on: an index or a label outside its axis, an integer divided by zero. The
+    /// host says so of the model's inputs, not of the plugin, and asks nobody else.
+    pub const BAD_DATA: Status = 11;
 
     /// The name of a status as it is printed, or `None` for one that this version does not know.
     pub const fn name(status: Status) -> Option<&'static str> {
@@ -52,6 +55,7 @@ pub mod status {
             TIMEOUT => "timeout",
             CANCELLED => "cancelled",
             REFUSED => "refused",
+            BAD_DATA => "bad_data",
             _ => return None,
         })
     }

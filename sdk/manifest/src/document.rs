@@ -139,10 +139,16 @@ pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Opt
     names
         .into_iter()
         .map(|name| (strsim::damerau_levenshtein(&typed_low, &name.to_lowercase()), name))
-        .min_by_key(|(distance, _)| *distance)
+        // Of equally near ones the one that begins alike: `mull` is rather `mul` than `full`.
+        .min_by_key(|(distance, name)| (*distance, std::cmp::Reverse(alike(&typed_low, name))))
         // A third of the letters may differ, and at least one: `sdp` finds `sdpa`, `foo` finds nothing.
         .filter(|(distance, name)| *distance <= (name.len().max(typed.len()) / 3).max(1))
         .map(|(_, name)| name)
+}
+
+/// How many characters two texts begin with alike.
+fn alike(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count()
 }
 
 /// "`a`, `b` or `c`".
@@ -204,7 +210,8 @@ impl<'t> Document<'t> {
 
     /// A reader at the root table.
     pub fn reader(&self) -> (Reader<'_>, Table<'_>) {
-        let reader = Reader { lines: &self.lines, faults: self.syntax.clone(), unknown: Vec::new() };
+        let faults = self.syntax.clone();
+        let reader = Reader { lines: &self.lines, faults, unknown: Vec::new(), asked: Vec::new() };
         let place = self.lines.place(0..0);
         (reader, Table { map: self.root.get_ref(), path: String::new(), place, asked: Vec::new() })
     }
@@ -324,6 +331,7 @@ pub struct Reader<'d> {
     lines: &'d Lines<'d>,
     faults: Vec<Fault>,
     unknown: Vec<Fault>,
+    asked: Vec<String>,
 }
 
 impl<'d> Reader<'d> {
@@ -335,6 +343,7 @@ impl<'d> Reader<'d> {
     /// The value of a key, whatever its type.
     pub fn value(&mut self, table: &mut Table<'d>, key: &'static str) -> Option<Value<'d>> {
         table.asked.push(key);
+        self.asked.push(table.path_of(key));
         let value = table.map.get(key)?;
         Some(Value { value: value.get_ref(), place: self.lines.place(value.span()) })
     }
@@ -349,6 +358,11 @@ impl<'d> Reader<'d> {
         let kind = FaultKind::WrongType { found: value.type_name(), expected };
         self.fault(kind, table.path_of(key), value.place);
         None
+    }
+
+    /// The dotted paths of all keys asked for so far, whether they are there or not.
+    pub fn asked(&self) -> &[String] {
+        &self.asked
     }
 
     /// A string, if the key is there.

@@ -26,6 +26,9 @@ pub enum ErrorKind {
     Timeout,
     /// The run was cancelled.
     Cancelled,
+    /// The data of a run cannot be worked on, whoever tries: an index or a label outside its axis, an integer divided by
+    /// zero. The host blames the model's inputs, not the executor.
+    BadData,
 }
 
 impl ErrorKind {
@@ -41,6 +44,7 @@ impl ErrorKind {
             ErrorKind::Panic => status::PANIC,
             ErrorKind::Timeout => status::TIMEOUT,
             ErrorKind::Cancelled => status::CANCELLED,
+            ErrorKind::BadData => status::BAD_DATA,
         }
     }
 
@@ -55,6 +59,7 @@ impl ErrorKind {
             status::PANIC => ErrorKind::Panic,
             status::TIMEOUT => ErrorKind::Timeout,
             status::CANCELLED => ErrorKind::Cancelled,
+            status::BAD_DATA => ErrorKind::BadData,
             _ => ErrorKind::Internal,
         }
     }
@@ -99,6 +104,9 @@ impl Error {
         internal => Internal;
         /// The run was cancelled.
         cancelled => Cancelled;
+        /// The data of a run cannot be worked on: `index 7 is out of range for an axis of size 3`. Only for what no executor
+        /// could do; dims and dtypes are known before, and are a refusal or [`Error::invalid`].
+        bad_data => BadData;
     }
 
     /// A struct of the host that cannot be read.

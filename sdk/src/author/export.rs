@@ -11,11 +11,11 @@
 /// #     fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> { Err(Error::unsupported("none yet")) }
 /// # }
 /// thunderhead_sdk::define_plugin! {
-///     manifest: "…", // include_str!("../plugin.toml")
+///     manifest: include_str!("../../plugin.toml"), // wherever it lies, seen from here
 ///     executors: { "acme" => Acme },
 /// }
 /// # fn main() {
-/// assert_eq!(MANIFEST, "…");
+/// assert!(MANIFEST.contains("acme-relu"));
 /// let _ = entry();
 /// # }
 /// ```
@@ -27,6 +27,8 @@ macro_rules! define_plugin {
     (@owns_log: $owns_log:literal, manifest: $manifest:expr, executors: { $($name:literal => $executor:ty),+ }) => {
         /// The plugin's manifest.
         pub const MANIFEST: &str = $manifest;
+
+        const _: () = $crate::__private::check_manifest(MANIFEST, &[$($name),+]);
 
         /// The plugin's entry, as the host takes it.
         pub fn entry() -> &'static $crate::__private::EntryV1 {
@@ -51,10 +53,24 @@ macro_rules! define_plugin {
 /// #     fn create(_: &Create<'_>) -> Result<Self, Error> { Ok(Acme) }
 /// #     fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> { Err(Error::unsupported("none yet")) }
 /// # }
-/// # type AcmeBlas = Acme;
 /// thunderhead_sdk::export_plugin! {
-///     manifest: "…", // include_str!("../plugin.toml")
-///     executors: { "acme" => Acme, "acme_blas" => AcmeBlas },
+///     manifest: include_str!("../../plugin.toml"),
+///     executors: { "acme" => Acme },
+/// }
+/// ```
+///
+/// A manifest that does not name the executors is none, and does not compile:
+///
+/// ```compile_fail
+/// # use thunderhead_sdk::{Create, Error, Executor, Kernel, Op};
+/// # struct Acme;
+/// # impl Executor for Acme {
+/// #     fn create(_: &Create<'_>) -> Result<Self, Error> { Ok(Acme) }
+/// #     fn kernel(&self, _: &Op<'_>) -> Result<Box<dyn Kernel>, Error> { Err(Error::unsupported("none yet")) }
+/// # }
+/// thunderhead_sdk::export_plugin! {
+///     manifest: "manifest = 1",
+///     executors: { "acme" => Acme },
 /// }
 /// ```
 ///

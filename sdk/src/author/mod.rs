@@ -42,6 +42,39 @@ pub mod __private {
         Probe::new(panics, env!("CARGO_PKG_VERSION"), thunderhead_abi::COMPILER, thunderhead_abi::TARGET)
     }
 
+    /// Stops the compiler where the manifest does not so much as name an executor: a placeholder would only be found when
+    /// the plugin is looked for, as an executor that nobody brings.
+    pub const fn check_manifest(manifest: &str, executors: &[&str]) {
+        let mut at = 0;
+        while at < executors.len() {
+            assert!(
+                holds_quoted(manifest.as_bytes(), executors[at].as_bytes()),
+                "the manifest declares no executor of a name that stands under `executors`: give the text of \
+                 plugin.toml, as `include_str!(\"../plugin.toml\")` does"
+            );
+            at += 1;
+        }
+    }
+
+    /// Whether the text has the name between quotation marks of one kind.
+    const fn holds_quoted(text: &[u8], name: &[u8]) -> bool {
+        let mut start = 0;
+        while start + name.len() + 2 <= text.len() {
+            let quote = text[start];
+            if (quote == b'"' || quote == b'\'') && text[start + name.len() + 1] == quote {
+                let mut i = 0;
+                while i < name.len() && text[start + 1 + i] == name[i] {
+                    i += 1;
+                }
+                if i == name.len() {
+                    return true;
+                }
+            }
+            start += 1;
+        }
+        false
+    }
+
     /// The header for abi_stable's door; `constructor` comes from `export_plugin!` only.
     pub const fn door_header_of(constructor: extern "C" fn() -> RootModuleResult) -> LibHeader {
         // SAFETY: `export_plugin!` passes a function that returns `door_result`.

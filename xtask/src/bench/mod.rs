@@ -20,11 +20,14 @@ use models::{MODELS, Model};
 
 /// What is timed: a column's heading, and the config. The first is what the others are compared with.
 const CONFIGS: &[(&str, &str)] = &[
-    ("pytorch", "pytorch,"),
+    ("pytorch", "pytorch"),
     ("sdpa", "sdpa,pytorch"),
     ("concat_inductor", "concat_inductor,sdpa,pytorch"),
     ("full_fusion", "full_fusion,sdpa,pytorch"),
 ];
+
+/// The built-in executor, timed apart: its calls are so long that the others would hardly have turns beside it.
+const LAST: &str = "reference";
 
 /// How to measure.
 pub struct Options {
@@ -127,28 +130,30 @@ impl Case<'_> {
             compile: BTreeMap::new(),
         };
         let before = self.python(options)?;
-        let report = self.product(program, options.seconds)?;
+        let configs: Vec<&str> = CONFIGS.iter().map(|(_, config)| *config).collect();
+        let report = self.product(program, &configs, options.seconds)?;
         let after = self.python(options)?;
+        let alone = self.product(program, &[LAST], options.seconds / 4.0)?;
         for (lane, first) in before {
             let second = after.get(&lane).copied().unwrap_or(first);
             row.medians.insert(lane.clone(), (first.0 + second.0) / 2.0);
             row.compile.insert(lane, first.1);
         }
-        let configs = report["configs"].as_array().cloned().unwrap_or_default();
-        for ((column, _), config) in CONFIGS.iter().zip(configs) {
-            row.medians.insert((*column).into(), config["median_s"].as_f64().unwrap_or(f64::NAN));
-            row.compile.insert((*column).into(), config["compile_s"].as_f64().unwrap_or(f64::NAN));
+        let columns = CONFIGS.iter().map(|(column, _)| *column).chain([LAST]);
+        let timed = [&report, &alone].into_iter().filter_map(|report| report["configs"].as_array());
+        for (column, config) in columns.zip(timed.flatten()) {
+            row.medians.insert(column.into(), config["median_s"].as_f64().unwrap_or(f64::NAN));
+            row.compile.insert(column.into(), config["compile_s"].as_f64().unwrap_or(f64::NAN));
         }
         Ok(row)
     }
 
-    fn product(&self, program: &Path, seconds: f64) -> Result<Json, Failure> {
+    fn product(&self, program: &Path, configs: &[&str], seconds: f64) -> Result<Json, Failure> {
         let mut command = Command::new(program);
         command.args(["bench", "--json", "--quiet"]).arg(self.trace).arg("--weights").arg(self.weights);
         command.args(["--threads", &self.threads.to_string(), "--seconds", &seconds.to_string()]);
-        command.args(["--executors", CONFIGS[0].1.trim_end_matches(',')]);
-        for (_, config) in &CONFIGS[1..] {
-            command.args(["--vs", config]);
+        for (at, config) in configs.iter().enumerate() {
+            command.args([if at == 0 { "--executors" } else { "--vs" }, config]);
         }
         if self.grad {
             command.arg("--grad");
@@ -214,7 +219,7 @@ fn report(machine: &Json, rows: &[Row], options: &Options) -> String {
     if python {
         columns.extend(["eager", "compiled", "compiled_given"]);
     }
-    columns.extend(CONFIGS.iter().map(|(column, _)| *column));
+    columns.extend(CONFIGS.iter().map(|(column, _)| *column).chain([LAST]));
     let mut ratios = vec![("pytorch", "full_fusion")];
     if python {
         ratios.extend([
@@ -249,8 +254,9 @@ fn report(machine: &Json, rows: &[Row], options: &Options) -> String {
     let _ = writeln!(text, "\nGeometric means: {}.\n", means.join(", "));
     let _ = writeln!(
         text,
-        "`compiled` is torch.compile as called; `compiled_given` writes into a tensor that is there already. First call, \
-         compiling included, in seconds:\n"
+        "`compiled` is torch.compile as called; `compiled_given` writes into a tensor that is there already. `{LAST}` was \
+         timed by itself. Kernels\nalone, beside those that Inductor generates: `plugins/loops/benches/README.md`.\n\n\
+         First call, compiling included, in seconds:\n"
     );
     let _ = writeln!(text, "| bench | threads | {} |", columns.join(" | "));
     let _ = writeln!(text, "|---|---|{}", "---|".repeat(columns.len()));

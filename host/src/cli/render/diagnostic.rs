@@ -164,7 +164,7 @@ mod tests {
         let around = Surroundings::default();
         let nothing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
         let chain = Chain::load(&Start::Text(config.to_owned()), &around, &nothing);
-        let errors = chain.resolve(&Overlay::default(), &[], &around).expect_err("a faulty config");
+        let errors = chain.resolve(&Overlay::default(), &[], &around, &[]).expect_err("a faulty config");
         render(&errors, Paint::PLAIN)
     }
 

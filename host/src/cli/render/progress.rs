@@ -6,6 +6,19 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::Screen;
+use crate::cli::failure::Failure;
+
+/// What the work gives, and how long it took. The line shows meanwhile.
+pub fn timed<T>(
+    what: &'static str,
+    screen: &Screen,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(T, Duration), Failure> {
+    let _shown = Progress::start(what, screen);
+    let begun = Instant::now();
+    let result = work()?;
+    Ok((result, begun.elapsed()))
+}
 
 /// Shows itself while it lives; its end clears the line.
 pub struct Progress {

@@ -102,6 +102,11 @@ impl Screen {
         }
     }
 
+    /// The same, quiet.
+    pub fn quiet(&self) -> Screen {
+        Screen { verbosity: Verbosity::Quiet, ..*self }
+    }
+
     /// Writes data to stdout. A reader that has gone away is no error.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();

@@ -17,8 +17,10 @@ pub struct Summary {
     pub n_regions: usize,
     pub n_copies: usize,
     pub copied_bytes: u64,
-    /// Plugins that were wanted and could not be used.
+    /// Executors that were wanted, were there, and could not be used.
     pub refused: Vec<String>,
+    /// Executors that were wanted and that no plugin here brings.
+    pub absent: Vec<String>,
     /// Of the run itself.
     #[serde(serialize_with = "as_ns", rename = "run_ns")]
     pub run: Duration,
@@ -54,9 +56,13 @@ impl Summary {
             [] => "no plugin refused".to_owned(),
             names => format!("{} refused ({})", count(names.len(), "plugin"), names.join(", ")),
         };
+        let absent = match self.absent.as_slice() {
+            [] => String::new(),
+            names => format!(", {} not there", names.join(", ")),
+        };
         let saved = self.saved_bytes.map(|n| format!(", {} saved for the backward", bytes(n)));
         format!(
-            "{ops} ({by}{handed_on}), {}, {copies}, {refused}, {} (compiled in {}), peak {}{}",
+            "{ops} ({by}{handed_on}), {}, {copies}, {refused}{absent}, {} (compiled in {}), peak {}{}",
             count(self.n_regions, "region"),
             time(self.run),
             time(self.compile),
@@ -86,6 +92,7 @@ mod tests {
             n_copies: 1,
             copied_bytes: 4096,
             refused: vec!["acme-blas".to_owned()],
+            absent: Vec::new(),
             run: Duration::from_micros(1200),
             compile: Duration::from_micros(3400),
             peak_bytes: 12 << 10,
@@ -96,6 +103,8 @@ mod tests {
         assert_eq!(summary.line(), expected);
         let fused = Summary { handed_on: BTreeMap::from([("sdpa".to_owned(), 2)]), ..summary.clone() };
         assert!(fused.line().starts_with("15 ops (pytorch 12, host 3; 2 handed on: sdpa 2), 0 regions"));
+        let poor = Summary { refused: Vec::new(), absent: vec!["pytorch".to_owned()], ..summary.clone() };
+        assert!(poor.line().contains(", no plugin refused, pytorch not there, 1.2 ms"), "{}", poor.line());
         let saving = Summary { saved_bytes: Some(2048), ..summary };
         assert_eq!(saving.line(), format!("{expected}, 2.0 KiB saved for the backward"));
     }

@@ -23,8 +23,17 @@ pub enum Expr {
     Call(Func, Vec<Expr>),
 }
 
+macro_rules! spelled {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident $text:literal) => {
+        $text
+    };
+}
+
 macro_rules! functions {
-    ($($name:ident)*) => {
+    ($($name:ident $(= $text:literal)?),* $(,)?) => {
         /// The functions that PyTorch's shape arithmetic uses, under SymPy's names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Func { $($name),* }
@@ -32,23 +41,38 @@ macro_rules! functions {
         impl Func {
             fn parse(name: &str) -> Option<Self> {
                 match name {
-                    $(stringify!($name) => Some(Self::$name),)*
+                    $(spelled!($name $($text)?) => Some(Self::$name),)*
                     _ => None,
                 }
             }
 
             /// The name as the file spells it.
             pub fn name(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name)),* }
+                match self { $(Self::$name => spelled!($name $($text)?)),* }
             }
         }
     };
 }
 
 functions! {
-    Add Mul Pow Max Min FloorDiv Mod PythonMod ModularIndexing CeilDiv CleanDiv IntTrueDiv FloatTrueDiv FloatPow
-    PowByNatural ToFloat TruncToInt FloorToInt CeilToInt RoundToInt TruncToFloat RoundDecimal LShift RShift Where
-    Identity Equality Unequality StrictLessThan LessThan StrictGreaterThan GreaterThan And Or Not
+    Add, Mul, Pow, Max, Min, FloorDiv, Mod, PythonMod, ModularIndexing, CeilDiv, CleanDiv, IntTrueDiv, FloatTrueDiv,
+    FloatPow, PowByNatural, ToFloat, TruncToInt, FloorToInt, CeilToInt, RoundToInt, TruncToFloat, RoundDecimal, LShift,
+    RShift, Where, Identity, Equality, Unequality, StrictLessThan, LessThan, StrictGreaterThan, GreaterThan, And, Or, Not,
+    // Python's `math`, of a float.
+    Sqrt = "OpaqueUnaryFn_sqrt",
+    Cos = "OpaqueUnaryFn_cos",
+    Cosh = "OpaqueUnaryFn_cosh",
+    Sin = "OpaqueUnaryFn_sin",
+    Sinh = "OpaqueUnaryFn_sinh",
+    Tan = "OpaqueUnaryFn_tan",
+    Tanh = "OpaqueUnaryFn_tanh",
+    Asin = "OpaqueUnaryFn_asin",
+    Acos = "OpaqueUnaryFn_acos",
+    Atan = "OpaqueUnaryFn_atan",
+    Asinh = "OpaqueUnaryFn_asinh",
+    Exp = "OpaqueUnaryFn_exp",
+    Log = "OpaqueUnaryFn_log",
+    Log2 = "OpaqueUnaryFn_log2",
 }
 
 /// A number that an expression can have.
@@ -264,8 +288,28 @@ fn apply1(func: Func, a: Value) -> Option<Value> {
         Func::FloorToInt => rounded(i128::div_euclid, f64::floor),
         Func::CeilToInt => rounded(|n, d| -(-n).div_euclid(d), f64::ceil),
         Func::RoundToInt => Value::from_f64_int(a.to_f64()?.round_ties_even()),
-        _ => None,
+        _ => Some(Value::Float(float_function(func)?(a.to_f64()?))),
     }
+}
+
+fn float_function(func: Func) -> Option<fn(f64) -> f64> {
+    Some(match func {
+        Func::Sqrt => f64::sqrt,
+        Func::Cos => f64::cos,
+        Func::Cosh => f64::cosh,
+        Func::Sin => f64::sin,
+        Func::Sinh => f64::sinh,
+        Func::Tan => f64::tan,
+        Func::Tanh => f64::tanh,
+        Func::Asin => f64::asin,
+        Func::Acos => f64::acos,
+        Func::Atan => f64::atan,
+        Func::Asinh => f64::asinh,
+        Func::Exp => f64::exp,
+        Func::Log => f64::ln,
+        Func::Log2 => f64::log2,
+        _ => return None,
+    })
 }
 
 fn apply2(func: Func, a: Value, b: Value) -> Option<Value> {
@@ -461,6 +505,7 @@ mod tests {
             Some(Number::Float(7f64.powf(0.5)))
         );
         assert_eq!(eval(&format!("StrictLessThan({s77}, Integer(7))")), Some(Number::Bool(false)));
+        assert_eq!(eval(&format!("OpaqueUnaryFn_sqrt(ToFloat({s77}))")), Some(Number::Float(7f64.sqrt())));
     }
 
     #[test]

@@ -480,6 +480,37 @@ fn regions_without_gradient_are_inlined_and_detached() {
     );
 }
 
+/// PyTorch bakes floats in when it exports; the format can leave one open, and what is computed of it.
+#[test]
+fn an_open_float_is_an_input() {
+    let named = |name: &str| json!({ "as_sym_float": { "as_name": name } });
+    let float = |text: &str| json!({ "as_expr": { "expr_str": text, "hint": { "as_float": 0.5 } } });
+    let mut program = Program::training()
+        .input("x", &[2])
+        .call("_operator.mul", &[("a", named("f")), ("b", json!({ "as_float": 2.0 }))], vec![named("twice")])
+        .call("math.cos", &[("a", named("twice"))], vec![named("cos")])
+        .node("mul.Tensor", &[("self", tensor("x")), ("other", named("f"))], "mul", &[2])
+        .node("add.Tensor", &[("self", tensor("mul")), ("other", named("cos"))], "add", &[2])
+        .output("add");
+    program.inputs.push(named("f"));
+    program.input_specs.push(json!({ "user_input": { "arg": named("f") } }));
+    let twice = "Mul(Float('2.0', precision=53), Symbol('zuf0'))";
+    program.sym_floats.insert("f".to_owned(), float("Symbol('zuf0')"));
+    program.sym_floats.insert("twice".to_owned(), float(twice));
+    program.sym_floats.insert("cos".to_owned(), float(&format!("OpaqueUnaryFn_cos({twice})")));
+    check(
+        &program,
+        "%mul: f32[2] = torch.mul(%x, %f)
+        %t0: float = num.mul(2.0, %f)
+        %t1: float = num.float(%t0)
+        %t2: f64[] = prims.full(dims=[], value=%t1, dtype=f64, device=cpu)
+        %t3: f64[] = prims.cos(%t2)
+        %t4: float = prims.item(%t3)
+        %add: f32[2] = torch.add(%mul, %t4)
+        return %add as \"out0\"",
+    );
+}
+
 #[test]
 fn symbolic_sizes_are_folded() {
     let s0 = || symbol("s0");

@@ -11,6 +11,7 @@ mod linalg;
 mod loss;
 mod norm;
 pub mod opaque;
+mod optim;
 mod pointwise;
 mod reduction;
 mod shape;
@@ -35,6 +36,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         attention::ROWS,
         loss::ROWS,
         transform::ROWS,
+        optim::ROWS,
     ]
     .into_iter()
     .flatten()

@@ -34,7 +34,7 @@ pub static ROWS: &[Row] = &[
     }),
     with("torch.native_group_norm_backward", |recipe| {
         let mut args = vec![dense(recipe, "g")?, dense(recipe, "a")?];
-        args.extend(recipe.args("mean rstd")?);
+        args.extend([widened(recipe, "mean")?, widened(recipe, "rstd")?]);
         args.push(parameter(recipe, "weight", &[recipe.op.int("c")?], 1)?);
         args.extend(recipe.args("n c hw groups mask")?);
         gradients(recipe, "native_group_norm_backward", args)
@@ -49,7 +49,8 @@ pub static ROWS: &[Row] = &[
     }),
     with("torch.native_layer_norm_backward", |recipe| {
         let dims = recipe.op.ints("dims")?.to_vec();
-        let mut args = recipe.args("g a dims mean rstd")?;
+        let mut args = recipe.args("g a dims")?;
+        args.extend([widened(recipe, "mean")?, widened(recipe, "rstd")?]);
         args.push(parameter(recipe, "weight", &dims, 1)?);
         args.push(parameter(recipe, "bias", &dims, 0)?);
         args.extend(recipe.args("mask")?);
@@ -86,11 +87,19 @@ fn parameter(recipe: &mut Recipe<'_>, name: &str, dims: &[i64], absent: i64) -> 
         return recipe.arg(name);
     }
     if recipe.op.has(name) {
-        let args = vec![recipe.arg(name)?, Arg::Dtype(Dtype::F32)];
-        return Ok(Arg::Reg(recipe.run_with("_to_copy", args)));
+        return widened(recipe, name);
     }
     let args = vec![Arg::Ints(dims.to_vec()), Arg::Int(absent), Arg::Dtype(Dtype::F32)];
     Ok(Arg::Reg(recipe.bind_with("full", args)))
+}
+
+/// A tensor in f32 where it holds halves: statistics and parameters must have one dtype.
+fn widened(recipe: &mut Recipe<'_>, name: &str) -> Result<Arg, Refusal> {
+    if !recipe.desc(name)?.dtype().is_half() {
+        return recipe.arg(name);
+    }
+    let args = vec![recipe.arg(name)?, Arg::Dtype(Dtype::F32)];
+    Ok(Arg::Reg(recipe.run_with("_to_copy", args)))
 }
 
 /// A tensor in row-major order: libtorch's group norm asserts it where the composite above would see to it.

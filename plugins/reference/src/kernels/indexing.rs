@@ -42,7 +42,7 @@ fn inside(at: i64, axis: usize, size: usize) -> Result<usize, Error> {
     if at >= 0 && (at as u64) < size as u64 {
         return Ok(at as usize);
     }
-    Err(Error::invalid(format!("index {at} is out of range for axis {axis} with size {size}")))
+    Err(Error::bad_data(format!("index {at} is out of range for axis {axis} with size {size}")))
 }
 
 /// All of a one-dimensional index, checked.

@@ -112,7 +112,7 @@ fn check(op: &Op<'_>) -> Result<Made, Error> {
             Some(input) => run.src::<Bool>(input)?.to_vec().into_iter().all(Bool::get),
             None => run.operand::<Bool>(cond, &[])?.get(&[]).get(),
         };
-        if holds { Ok(()) } else { Err(Error::invalid(format!("the model's check failed: {message}"))) }
+        if holds { Ok(()) } else { Err(Error::bad_data(format!("the model's check failed: {message}"))) }
     }))
 }
 

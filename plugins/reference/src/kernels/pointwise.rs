@@ -337,7 +337,7 @@ fn right_shift<T: Int>(a: T, b: T) -> T {
 }
 
 fn no_zero<T: Int>(b: &Src<T>) -> Result<(), Error> {
-    if any(b, |v| v == T::default()) { Err(Error::invalid("an integer is divided by zero")) } else { Ok(()) }
+    if any(b, |v| v == T::default()) { Err(Error::bad_data("an integer is divided by zero")) } else { Ok(()) }
 }
 
 fn div(op: &Op<'_>) -> Result<Made, Error> {

@@ -341,7 +341,7 @@ fn max_pool_backward(op: &Op<'_>) -> Result<Made, Error> {
                 for (g, at) in from.plane(plane).iter().zip(at.plane(plane)) {
                     let place = usize::try_from(*at).ok().filter(|place| *place < size);
                     let place = place.ok_or_else(|| {
-                        Error::invalid(format!("index {at} is out of range for a plane of {size} elements"))
+                        Error::bad_data(format!("index {at} is out of range for a plane of {size} elements"))
                     })?;
                     sums[place] += g.to_f64();
                 }

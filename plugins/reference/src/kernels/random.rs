@@ -140,7 +140,7 @@ fn total(weights: &[f64]) -> Result<f64, Error> {
     if fine {
         Ok(total)
     } else {
-        Err(Error::invalid("weights must be finite, not negative, and not all zero"))
+        Err(Error::bad_data("weights must be finite, not negative, and not all zero"))
     }
 }
 

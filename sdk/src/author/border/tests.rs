@@ -30,7 +30,7 @@ impl Kernel for Nothing {
     }
 }
 
-crate::define_plugin! { manifest: "", executors: { "acme" => Acme } }
+crate::define_plugin! { manifest: "name = 'acme'", executors: { "acme" => Acme } }
 
 /// A host with `options/1` and nothing else.
 unsafe extern "C" fn tables(_: Handle, id: Str) -> *const c_void {
