@@ -316,7 +316,7 @@ fn measure<T: Number>(name: &str, (rows, cols): (usize, usize), case: &Value) ->
     let gb = (elements * size_of::<T>()) as f64 / 1e9;
     let ratio = they / us;
     println!(
-        "{:<40} {:>10.2} {:>10.2} {:>7.2} {:>7.2}",
+        "{:<40} {:>10.3} {:>10.3} {:>7.2} {:>7.2}",
         case["case"].as_str().unwrap_or(name),
         they * 1e6,
         us * 1e6,

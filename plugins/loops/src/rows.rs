@@ -111,24 +111,26 @@ pub unsafe fn rows<V: Vector>(call: &RowCall) {
 
 #[inline(always)]
 unsafe fn copies<V: Vector>(call: &RowCall) {
-    let bytes = call.n * call.size;
+    let (bytes, stream) = (call.n * call.size, call.stream);
     let (mut x, mut out) = (call.x.at, call.out.at.cast_mut());
     let step = |operand: &Operand| operand.step * call.size as isize;
+    let (x_step, out_step) = (step(&call.x), step(&call.out));
+    let whole = bytes.is_multiple_of(4);
     for _ in 0..call.rows {
         // SAFETY: the caller's, of this row; vectors are bits, whatever the dtype.
         unsafe {
-            if bytes.is_multiple_of(4) {
+            if whole {
                 let (x, out) = (x.cast::<f32>(), out.cast::<f32>());
-                sweep!(V, bytes / 4, short, |at, left| {
+                sweep!(V, bytes / 4, light, |at, left| {
                     let v: [V; U] = f32::vectors(x.add(at), left, 0.0);
-                    f32::put_vectors(out.add(at), v, left, call.stream);
+                    f32::put_vectors(out.add(at), v, left, stream);
                 });
             } else {
                 x.copy_to_nonoverlapping(out, bytes);
             }
         }
-        x = x.wrapping_offset(step(&call.x));
-        out = out.wrapping_offset(step(&call.out));
+        x = x.wrapping_offset(x_step);
+        out = out.wrapping_offset(out_step);
     }
 }
 

@@ -48,10 +48,13 @@ pub trait Vector: Real {
     unsafe fn store_halves(self, d: *mut u16);
     unsafe fn load_halves_part(a: *const u16, n: usize, rest: f32) -> Self;
     unsafe fn store_halves_part(self, d: *mut u16, n: usize);
+    /// Two vectors of bf16 that follow each other: less work than one by one.
+    unsafe fn load_half_pair(a: *const u16) -> [Self; 2];
+    unsafe fn store_half_pair(pair: [Self; 2], d: *mut u16);
     /// As stores, of whole vectors at aligned places, past the caches. Before others may read them there must be a
     /// [`Vector::fence`].
     unsafe fn stream(self, d: *mut f32);
-    unsafe fn stream_halves(pair: [Self; 2], d: *mut u16);
+    unsafe fn stream_half_pair(pair: [Self; 2], d: *mut u16);
     fn fence();
     fn sum(self) -> f32;
     fn greatest(self) -> f32;
@@ -191,12 +194,22 @@ impl<A: Arch> Vector for Scalar<A> {
         unsafe { self.store(d) }
     }
     #[inline(always)]
-    unsafe fn stream_halves(pair: [Self; 2], d: *mut u16) {
+    unsafe fn load_half_pair(a: *const u16) -> [Self; 2] {
+        // SAFETY: the caller's.
+        unsafe { [Self::load_halves(a), Self::load_halves(a.add(1))] }
+    }
+    #[inline(always)]
+    unsafe fn store_half_pair(pair: [Self; 2], d: *mut u16) {
         // SAFETY: the caller's.
         unsafe {
             pair[0].store_halves(d);
             pair[1].store_halves(d.add(1));
         }
+    }
+    #[inline(always)]
+    unsafe fn stream_half_pair(pair: [Self; 2], d: *mut u16) {
+        // SAFETY: the caller's.
+        unsafe { Self::store_half_pair(pair, d) }
     }
     #[inline(always)]
     fn fence() {}
@@ -343,17 +356,56 @@ mod avx512 {
         op!(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves))))
     }
 
-    /// As `math::to_bf16`.
+    /// As `math::to_bf16`, in the upper half of each lane.
     #[inline(always)]
-    fn narrow(v: __m512) -> __m256i {
+    fn rounded(v: __m512) -> __m512i {
         op!({
             let bits = _mm512_castps_si512(v);
-            let upper = _mm512_srli_epi32::<16>(bits);
-            let odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
-            let sum = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+            let odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x1_0000));
+            let sum = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+            let sum = _mm512_mask_add_epi32(sum, odd, bits, _mm512_set1_epi32(0x8000));
             let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
-            let rounded = _mm512_srli_epi32::<16>(sum);
-            _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40)))
+            _mm512_mask_or_epi32(sum, nan, bits, _mm512_set1_epi32(0x40_0000))
+        })
+    }
+
+    #[inline(always)]
+    fn narrow(v: __m512) -> __m256i {
+        op!(_mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded(v))))
+    }
+
+    /// Words of two vectors: `first`, `first + 2`, … of both as one.
+    const fn words(first: u16, step: u16) -> [u16; 32] {
+        let mut words = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            words[i] = first + i as u16 * step;
+            i += 1;
+        }
+        words
+    }
+
+    /// The upper word of each lane of two vectors.
+    static UPPER: [u16; 32] = words(1, 2);
+    /// Of 32 words, the first or the second 16, each twice.
+    static LOW_TWICE: [u16; 32] = twice(0);
+    static HIGH_TWICE: [u16; 32] = twice(16);
+
+    const fn twice(first: u16) -> [u16; 32] {
+        let mut words = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            words[i] = first + i as u16 / 2;
+            i += 1;
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn pack(pair: [__m512; 2]) -> __m512i {
+        op!({
+            let which = _mm512_loadu_si512(UPPER.as_ptr().cast());
+            _mm512_permutex2var_epi16(rounded(pair[0]), which, rounded(pair[1]))
         })
     }
 
@@ -397,10 +449,24 @@ mod avx512 {
             op!(_mm512_stream_ps(d, self))
         }
         #[inline(always)]
-        unsafe fn stream_halves(pair: [Self; 2], d: *mut u16) {
+        unsafe fn load_half_pair(a: *const u16) -> [Self; 2] {
+            op!({
+                let halves = _mm512_loadu_si512(a.cast());
+                let part = |which: &[u16; 32]| {
+                    let which = _mm512_loadu_si512(which.as_ptr().cast());
+                    _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaa_aaaa, which, halves))
+                };
+                [part(&LOW_TWICE), part(&HIGH_TWICE)]
+            })
+        }
+        #[inline(always)]
+        unsafe fn store_half_pair(pair: [Self; 2], d: *mut u16) {
+            op!(_mm512_storeu_si512(d.cast(), pack(pair)))
+        }
+        #[inline(always)]
+        unsafe fn stream_half_pair(pair: [Self; 2], d: *mut u16) {
             // Whole lines: half ones are slower than ordinary stores.
-            let low = op!(_mm512_castsi256_si512(narrow(pair[0])));
-            op!(_mm512_stream_si512(d.cast(), _mm512_inserti64x4::<1>(low, narrow(pair[1]))))
+            op!(_mm512_stream_si512(d.cast(), pack(pair)))
         }
         #[inline(always)]
         fn fence() {
@@ -424,62 +490,92 @@ pub trait Cell: Copy {
     unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut Self, v: [V; U], left: usize, stream: bool);
 }
 
-macro_rules! cell {
-    ($t:ty, $load:ident, $store:ident, $load_part:ident, $store_part:ident, |$v:ident, $d:ident, $i:ident| $stream:expr) => {
-        impl Cell for $t {
-            #[inline(always)]
-            unsafe fn vectors<V: Vector, const U: usize>(a: *const $t, left: usize, rest: f32) -> [V; U] {
-                // SAFETY: the caller's: `left` elements are there.
-                unsafe {
-                    if U == 1 && left < V::LANES {
-                        return [V::$load_part(a, left, rest); U];
-                    }
-                    let mut v = [V::$load(a); U];
-                    for i in 1..U {
-                        v[i] = V::$load(a.add(i * V::LANES));
-                    }
-                    v
-                }
+impl Cell for f32 {
+    #[inline(always)]
+    unsafe fn vectors<V: Vector, const U: usize>(a: *const f32, left: usize, rest: f32) -> [V; U] {
+        // SAFETY: the caller's: `left` elements are there.
+        unsafe {
+            if U == 1 && left < V::LANES {
+                return [V::load_part(a, left, rest); U];
             }
-            #[inline(always)]
-            unsafe fn put_vectors<V: Vector, const U: usize>(
-                $d: *mut $t,
-                $v: [V; U],
-                left: usize,
-                stream: bool,
-            ) {
-                // SAFETY: the caller's: there is room for `left` elements.
-                unsafe {
-                    if U == 1 && left < V::LANES {
-                        return $v[0].$store_part($d, left);
-                    }
-                    if U > 1 && stream && $d.addr().is_multiple_of(64) {
-                        for $i in 0..U {
-                            $stream;
-                        }
-                        return;
-                    }
-                    for i in 0..U {
-                        $v[i].$store($d.add(i * V::LANES));
-                    }
+            let mut v = [V::load(a); U];
+            for i in 1..U {
+                v[i] = V::load(a.add(i * V::LANES));
+            }
+            v
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut f32, v: [V; U], left: usize, stream: bool) {
+        // SAFETY: the caller's: there is room for `left` elements.
+        unsafe {
+            if U == 1 && left < V::LANES {
+                return v[0].store_part(d, left);
+            }
+            if U > 1 && stream && d.addr().is_multiple_of(64) {
+                for i in 0..U {
+                    v[i].stream(d.add(i * V::LANES));
                 }
+                return;
+            }
+            for i in 0..U {
+                v[i].store(d.add(i * V::LANES));
             }
         }
-    };
+    }
 }
 
-cell!(f32, load, store, load_part, store_part, |v, d, i| v[i].stream(d.add(i * V::LANES)));
-cell!(u16, load_halves, store_halves, load_halves_part, store_halves_part, |v, d, i| if i % 2 == 0 {
-    V::stream_halves([v[i], v[i + 1]], d.add(i * V::LANES));
-});
+impl Cell for u16 {
+    #[inline(always)]
+    unsafe fn vectors<V: Vector, const U: usize>(a: *const u16, left: usize, rest: f32) -> [V; U] {
+        // SAFETY: the caller's: `left` elements are there.
+        unsafe {
+            if U == 1 {
+                let whole = left >= V::LANES;
+                return [if whole { V::load_halves(a) } else { V::load_halves_part(a, left, rest) }; U];
+            }
+            let mut v = [V::of(0.0); U];
+            for i in 0..U / 2 {
+                [v[2 * i], v[2 * i + 1]] = V::load_half_pair(a.add(2 * i * V::LANES));
+            }
+            v
+        }
+    }
 
-/// Blocks of four vectors, then single ones, the last perhaps a part of one: in the body `U` is how many.
+    #[inline(always)]
+    unsafe fn put_vectors<V: Vector, const U: usize>(d: *mut u16, v: [V; U], left: usize, stream: bool) {
+        // SAFETY: the caller's: there is room for `left` elements.
+        unsafe {
+            if U == 1 {
+                let whole = left >= V::LANES;
+                return if whole { v[0].store_halves(d) } else { v[0].store_halves_part(d, left) };
+            }
+            let past = stream && d.addr().is_multiple_of(64);
+            for i in 0..U / 2 {
+                let (pair, d) = ([v[2 * i], v[2 * i + 1]], d.add(2 * i * V::LANES));
+                if past { V::stream_half_pair(pair, d) } else { V::store_half_pair(pair, d) }
+            }
+        }
+    }
+}
+
+/// Blocks of several vectors (one or an even number), then single ones, the last perhaps a part of one: in the body `U` is
+/// how many.
 macro_rules! sweep {
-    // Rows may be as short as two vectors.
-    ($v:ty, $n:expr, short, |$at:ident, $left:ident| $body:block) => {{
+    // Little is done for each lane, and rows may be as short as two vectors.
+    ($v:ty, $n:expr, light, |$at:ident, $left:ident| $body:block) => {{
         let n: usize = $n;
         let mut at = 0;
         sweep!(@whole $v, 4, n, at, |$at, $left| $body);
+        sweep!(@whole $v, 2, n, at, |$at, $left| $body);
+        sweep!(@last $v, n, at, |$at, $left| $body);
+    }};
+    // Long chains of operations: more of them at once, and rows may be short here, too.
+    ($v:ty, $n:expr, short, |$at:ident, $left:ident| $body:block) => {{
+        let n: usize = $n;
+        let mut at = 0;
+        sweep!(@whole $v, 8, n, at, |$at, $left| $body);
         sweep!(@whole $v, 2, n, at, |$at, $left| $body);
         sweep!(@last $v, n, at, |$at, $left| $body);
     }};
