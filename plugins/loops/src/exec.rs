@@ -69,16 +69,35 @@ impl Loop {
         (self.units, self.units_a_chunk) = (units, (CHUNK_WORK / work).clamp(1, units.max(1)));
     }
 
+    #[inline]
     pub fn run(
         &self,
         table: &Table,
         operands: &Operands<'_>,
         parallel: &dyn Parallel,
     ) -> Result<(), RunError> {
-        let (units, grain) = (self.units, self.units_a_chunk);
-        if units <= grain {
-            return if units == 0 { Ok(()) } else { self.run_chunk(table, operands, 0..units) };
+        if self.units > self.units_a_chunk {
+            return self.run_chunks(table, operands, parallel);
         }
+        // The smallest loops take less time than what they would be shared out with.
+        match &self.rows {
+            _ if self.units == 0 => Ok(()),
+            Some(function) if !function.kind.has_buffer() => {
+                run_rows(function, table, operands, std::ptr::null_mut(), 0..self.units);
+                Ok(())
+            }
+            _ => self.run_chunk(table, operands, 0..self.units),
+        }
+    }
+
+    #[inline(never)]
+    fn run_chunks(
+        &self,
+        table: &Table,
+        operands: &Operands<'_>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), RunError> {
+        let (units, grain) = (self.units, self.units_a_chunk);
         let first: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
         let chunk = |at: usize| {
             let range = at * grain..((at + 1) * grain).min(units);

@@ -3,6 +3,8 @@
 
 // What pointers owe is said at the head of `micro.rs`, and at `Rows`.
 #![allow(clippy::missing_safety_doc)]
+// Several arrays go in lockstep.
+#![allow(clippy::needless_range_loop)]
 
 use crate::math;
 use crate::vector::{Cell, Real, Vector, sweep};
@@ -82,12 +84,13 @@ macro_rules! each_row {
     ($call:expr, |[$x:pat, $y:pat, $w:pat, $b:pat], $out:ident| $body:expr) => {{
         let operands = [&$call.x, &$call.y, &$call.w, &$call.b];
         let mut all = operands.map(|operand| operand.at.cast::<T>());
+        let steps = operands.map(|operand| operand.step);
         let mut out = $call.out.at.cast::<T>().cast_mut();
         for _ in 0..$call.rows {
             let ([$x, $y, $w, $b], $out) = (all, out);
             $body;
             for i in 0..4 {
-                all[i] = all[i].wrapping_offset(operands[i].step);
+                all[i] = all[i].wrapping_offset(steps[i]);
             }
             out = out.wrapping_offset($call.out.step);
         }
@@ -96,6 +99,8 @@ macro_rules! each_row {
 
 #[inline(always)]
 pub unsafe fn rows<V: Vector>(call: &RowCall) {
+    // A copy that no pointer to elements may lead to, so that its numbers stay in registers.
+    let call = &{ *call };
     // SAFETY: the caller's.
     unsafe {
         match (call.kind, call.halves) {

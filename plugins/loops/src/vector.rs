@@ -7,6 +7,8 @@
 
 // What pointers owe is said once, at the head of `micro.rs`.
 #![allow(clippy::missing_safety_doc)]
+// Several arrays go in lockstep.
+#![allow(clippy::needless_range_loop)]
 
 use crate::math::{self, Arch};
 use std::marker::PhantomData;
