@@ -131,7 +131,7 @@ unsafe fn copies<V: Vector>(call: &RowCall) {
                     f32::put_vectors(out.add(at), v, left, stream);
                 });
             } else {
-                x.copy_to_nonoverlapping(out, bytes);
+                x.copy_to(out, bytes);
             }
         }
         x = x.wrapping_offset(x_step);
