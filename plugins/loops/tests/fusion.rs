@@ -304,8 +304,9 @@ fn alternating(n: usize) -> Graph {
     graph
 }
 
-/// Sixteen times the ops take at most 2.2^4 times as long, with room for what else the machine does; when a group or what is
-/// before it was searched for each op, it was hundreds of times as long, and thousands of ops in a row overflowed the stack.
+/// Sixteen times the ops take about eighteen times as long on a quiet machine, 27 times where each op is a loop of its own;
+/// the limit leaves room for what else the machine does, and none for a search of all ops for each op. (Thousands of ops in
+/// one loop once overflowed the stack.)
 #[test]
 fn compile_time_grows_with_the_graph() {
     type Made = fn(usize) -> Graph;
@@ -323,6 +324,6 @@ fn compile_time_grows_with_the_graph() {
         };
         let [small, middle, large] = [1000, 4000, 16_000].map(time);
         println!("{name}: {:.1} ms, {:.1} ms, {:.1} ms", small * 1e3, middle * 1e3, large * 1e3);
-        assert!(large <= 60.0 * small, "{name}: {small} s for 1,000 ops, {large} s for 16,000");
+        assert!(large <= 100.0 * small, "{name}: {small} s for 1,000 ops, {large} s for 16,000");
     }
 }
