@@ -30,6 +30,8 @@ const UNSAFE: &[&str] = &[
     "plugins/loops/src/exec.rs",
     "plugins/loops/src/micro.rs",
     "plugins/loops/src/program.rs",
+    "plugins/loops/src/rows.rs",
+    "plugins/loops/src/vector.rs",
     "plugins/loops/tests/differential.rs",
     "plugins/loops/benches/",
     "tests/broken/",

@@ -7,19 +7,20 @@
 
 use crate::emit::Class;
 use crate::graph::{Dtype, Scalar};
-use crate::lower::{Do, Form, Loop, Number, Place, Reach, State, Step};
+use crate::lower::{Do, Form, Loop, Number, Place, Reach, RowFunction, State, Step};
 use crate::math;
 use crate::micro::{PARTIALS, Red, Rows, Shape, Table};
-use crate::program::{Parallel, RunError};
+use crate::program::{Parallel, RunError, View, ViewMut};
 use crate::rare;
+use crate::rows::{self, RowCall};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Mutex;
 
 /// The tensors of a run, by their first elements.
 pub struct Operands<'a> {
-    pub inputs: &'a [*const u8],
-    pub outputs: &'a [*mut u8],
+    pub inputs: &'a [View<'a>],
+    pub outputs: &'a [ViewMut<'a>],
     pub numbers: &'a [Scalar],
 }
 
@@ -53,18 +54,50 @@ impl Loop {
         steps * (lanes + 64)
     }
 
-    /// Units of a chunk: by the loop alone, never by the number of threads.
-    pub fn units_a_chunk(&self) -> usize {
-        (CHUNK_WORK / self.unit_work()).clamp(1, self.n_units().max(1))
+    /// Units, and units of a chunk: by the loop alone, never by the number of threads.
+    pub fn share_out(&mut self) {
+        let (units, work) = match &self.rows {
+            Some(function) => {
+                let pieces = function.n.div_ceil(function.piece);
+                (
+                    function.dims.iter().product::<usize>() * pieces,
+                    function.kind.steps() * (function.piece + 64),
+                )
+            }
+            None => (self.n_units(), self.unit_work()),
+        };
+        (self.units, self.units_a_chunk) = (units, (CHUNK_WORK / work).clamp(1, units.max(1)));
     }
 
+    #[inline]
     pub fn run(
         &self,
         table: &Table,
         operands: &Operands<'_>,
         parallel: &dyn Parallel,
     ) -> Result<(), RunError> {
-        let (units, grain) = (self.n_units(), self.units_a_chunk());
+        if self.units > self.units_a_chunk {
+            return self.run_chunks(table, operands, parallel);
+        }
+        // The smallest loops take less time than what they would be shared out with.
+        match &self.rows {
+            _ if self.units == 0 => Ok(()),
+            Some(function) if !function.kind.has_buffer() => {
+                run_rows(function, table, operands, std::ptr::null_mut(), 0..self.units);
+                Ok(())
+            }
+            _ => self.run_chunk(table, operands, 0..self.units),
+        }
+    }
+
+    #[inline(never)]
+    fn run_chunks(
+        &self,
+        table: &Table,
+        operands: &Operands<'_>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), RunError> {
+        let (units, grain) = (self.units, self.units_a_chunk);
         let first: Mutex<Option<(usize, RunError)>> = Mutex::new(None);
         let chunk = |at: usize| {
             let range = at * grain..((at + 1) * grain).min(units);
@@ -75,8 +108,6 @@ impl Loop {
             }
         };
         match units.div_ceil(grain) {
-            0 => {}
-            1 => chunk(0),
             chunks if parallel.threads() < 2 => (0..chunks).for_each(chunk),
             chunks => parallel.for_each(chunks, &chunk),
         }
@@ -95,14 +126,92 @@ impl Loop {
     }
 
     fn run_chunk(&self, table: &Table, operands: &Operands<'_>, units: Range<usize>) -> Result<(), RunError> {
+        if let Some(function) = self.rows.as_ref().filter(|function| !function.kind.has_buffer()) {
+            run_rows(function, table, operands, std::ptr::null_mut(), units);
+            return Ok(());
+        }
         SCRATCH.with(|scratch| {
             // A caller who runs a kernel within a chunk of another finds the scratch taken.
             let mut own = Vec::new();
-            match scratch.try_borrow_mut() {
-                Ok(mut kept) => Walk::new(self, table, operands, &mut kept).units(units),
-                Err(_) => Walk::new(self, table, operands, &mut own).units(units),
+            let mut kept = scratch.try_borrow_mut();
+            let scratch = kept.as_deref_mut().unwrap_or(&mut own);
+            let Some(function) = &self.rows else {
+                return Walk::new(self, table, operands, scratch).units(units);
+            };
+            let lines = self.buffer_bytes / 64 + 1;
+            if scratch.len() < lines {
+                scratch.resize(lines, Line([0; 64]));
             }
+            run_rows(function, table, operands, scratch.as_mut_ptr().cast(), units);
+            Ok(())
         })
+    }
+}
+
+/// Units of a function of rows: as many rows a call as lie equally far apart. `buffer` is as long as a row.
+fn run_rows(
+    function: &RowFunction,
+    table: &Table,
+    operands: &Operands<'_>,
+    buffer: *mut f32,
+    units: Range<usize>,
+) {
+    let (pieces, across) = (function.pieces, function.across);
+    let size = function.dtype.size_bytes() as i64;
+    let mut unit = units.start;
+    while unit < units.end {
+        let (row, from) = match pieces {
+            1 => (unit, 0),
+            _ => (unit / pieces, unit % pieces * function.piece),
+        };
+        let rows = match (pieces, row) {
+            (1, 0) => across.min(units.end),
+            (1, _) => (across - row % across).min(units.end - unit),
+            _ => 1,
+        };
+        let mut at = [rows::ABSENT; 5];
+        for (at, operand) in at.iter_mut().zip(&function.operands) {
+            let Some(operand) = operand else { continue };
+            let mut offset = operand.base + from as i64;
+            match operand.steps[..] {
+                _ if row == 0 => {}
+                [step] => offset += row as i64 * step,
+                _ => {
+                    let mut left = row;
+                    for (len, step) in function.dims.iter().zip(&operand.steps).rev() {
+                        offset += (left % len) as i64 * step;
+                        left /= len;
+                    }
+                }
+            }
+            let first = match operand.operand {
+                (false, at) => operands.inputs[at].data,
+                (true, at) => operands.outputs[at].data.cast_const(),
+            };
+            let step = operand.steps.last().copied().unwrap_or(0) as isize;
+            *at = rows::Operand { at: first.wrapping_offset((offset * size) as isize), step };
+        }
+        let [x, y, w, b, out] = at;
+        let call = RowCall {
+            kind: function.kind,
+            size: size as usize,
+            halves: function.dtype == Dtype::BF16,
+            rows,
+            n: function.piece.min(function.n - from),
+            scale: function.scale,
+            epsilon: function.epsilon,
+            x,
+            y,
+            w,
+            b,
+            out,
+            buffer,
+            stream: function.stream,
+        };
+        // SAFETY: operands are accesses of the loop, which stay inside their tensors (see the head of this file), for these
+        // rows and elements; they are runs of neighbours; the buffer is as long as a row, where the function has one.
+        unsafe { (table.rows)(&call) };
+        unit += rows;
     }
 }
 
@@ -329,8 +438,8 @@ impl<'a> Walk<'a> {
         let reach = &self.looped.reaches[access];
         let bytes = self.offset(access) * reach.dtype.size_bytes() as i64;
         match reach.operand {
-            Some((false, at)) => self.operands.inputs[at].wrapping_offset(bytes as isize).cast_mut(),
-            Some((true, at)) => self.operands.outputs[at].wrapping_offset(bytes as isize),
+            Some((false, at)) => self.operands.inputs[at].data.wrapping_offset(bytes as isize).cast_mut(),
+            Some((true, at)) => self.operands.outputs[at].data.wrapping_offset(bytes as isize),
             None => std::ptr::null_mut(),
         }
     }

@@ -28,6 +28,8 @@ pub struct Group {
     pub loads: BTreeSet<ValueId>,
     /// Groups that must run before it.
     pub before: Bits,
+    /// Some group has it among those.
+    has_later: bool,
     pub external: Option<usize>,
     /// Values it reads that were in memory before.
     reads: HashSet<ValueId>,
@@ -64,6 +66,11 @@ impl Bits {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
+    /// How many are in both.
+    fn common(&self, other: &Bits) -> u32 {
+        self.0.iter().zip(&other.0).map(|(a, b)| (a & b).count_ones()).sum()
+    }
+
     fn join(&mut self, other: &Bits) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
@@ -82,6 +89,8 @@ struct Cost {
 /// More is not computed again.
 const MOST_OPS: u32 = 10;
 const MOST_LEAVES: u32 = 3;
+/// A group of more members takes no further ones: what comes after it walks all pairs of a group's ops, and recurses as deep.
+const MOST_MEMBERS: usize = 512;
 
 /// The groups of a graph, and where each value is.
 pub struct Groups<'w> {
@@ -267,6 +276,9 @@ impl Groups<'_> {
     }
 
     fn try_join(&mut self, group: usize, at: usize, value: ValueId) -> bool {
+        if self.groups[group].members.len() >= MOST_MEMBERS {
+            return false;
+        }
         for _ in 0..8 {
             let Some((map, folded)) = self.map_in(group, at, value) else { return false };
             match self.try_map(group, at, value, &map, folded.as_deref()) {
@@ -364,10 +376,14 @@ impl Groups<'_> {
         }
         let mut added = self.groups[on].before.clone();
         added.put(on);
+        self.groups[on].has_later = true;
         self.groups[group].before.join(&added);
-        for later in &mut self.groups {
-            if later.before.has(group) {
-                later.before.join(&added);
+        // Nearly always the group is the latest one, and nothing is behind it yet.
+        if self.groups[group].has_later {
+            for later in &mut self.groups {
+                if later.before.has(group) {
+                    later.before.join(&added);
+                }
             }
         }
     }
@@ -384,7 +400,11 @@ impl Groups<'_> {
             group.folded = gone.folded;
         }
         group.boxed.iter_mut().zip(&gone.boxed).for_each(|(a, b)| *a |= b);
+        group.has_later |= gone.has_later;
         self.groups[other].merged = Some(into);
+        if !self.groups[into].has_later {
+            return;
+        }
         let added = self.groups[into].before.clone();
         for later in &mut self.groups {
             if later.before.has(other) || later.before.has(into) {
@@ -648,7 +668,8 @@ impl Groups<'_> {
         let (a, b) = (&self.groups[group], &self.groups[other]);
         let apart = !a.before.has(other) && !b.before.has(group);
         let alike = a.lens == b.lens && (!a.has_folds() || !b.has_folds() || a.folded == b.folded);
-        if other == group || b.external.is_some() || !apart || !alike {
+        let small = a.members.len() + b.members.len() <= MOST_MEMBERS;
+        if other == group || b.external.is_some() || !apart || !alike || !small {
             return None;
         }
         let folded = if a.has_folds() { &a.folded } else { &b.folded };
@@ -819,8 +840,9 @@ impl Groups<'_> {
     pub fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.groups.len()).filter(|group| self.is_live(*group)).collect();
         // A group is after more groups than each of those; merged ones count in all alike.
-        let live = order.clone();
-        let after = |group: usize| live.iter().filter(|other| self.groups[group].before.has(**other)).count();
+        let mut live = Bits::default();
+        order.iter().for_each(|group| live.put(*group));
+        let after = |group: usize| self.groups[group].before.common(&live);
         order.sort_by_cached_key(|group| (after(*group), *group));
         order
     }

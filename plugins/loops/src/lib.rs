@@ -62,6 +62,10 @@ mod math;
 #[allow(unsafe_code)] // what callers owe stands at its head
 mod micro;
 mod rare;
+#[allow(unsafe_code)] // rows are raw memory, as in `micro.rs`
+mod rows;
+#[allow(unsafe_code)] // vectors in registers and in memory
+mod vector;
 
 pub use graph::{
     Binary, Dtype, Graph, Invalid, NodeId, Operand, Prim, Reduce, Scalar, Source, TensorType, Ternary, Unary,

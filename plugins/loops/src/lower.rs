@@ -14,7 +14,9 @@ use crate::affine::Affine;
 use crate::emit::{Access, Class, Code, Id, Ins, Op};
 use crate::graph::{Binary, Dtype, Unary, dense_strides};
 use crate::micro::{Bin, Cmp, IntBin, PARTIALS, Red, Shape, Tern, Un32};
+use crate::rows::Kind;
 use std::fmt;
+use std::sync::OnceLock;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -182,6 +184,39 @@ pub struct Loop {
     pub n_cells: usize,
     pub tile_bytes: usize,
     pub buffer_bytes: usize,
+    /// All of it as one function of rows, for which there is a kernel.
+    pub rows: Option<RowFunction>,
+    /// Units of work that any thread may take, and how many are handed out at once.
+    pub units: usize,
+    pub units_a_chunk: usize,
+}
+
+/// A function of rows that is recognised (see `rows.rs`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowFunction {
+    pub kind: Kind,
+    pub scale: f32,
+    pub epsilon: f32,
+    pub dtype: Dtype,
+    /// Rows lie along these; each has `n` elements, and a unit of work is `piece` of them.
+    pub dims: Vec<usize>,
+    pub n: usize,
+    pub piece: usize,
+    pub pieces: usize,
+    /// Rows that follow each other at one distance: the last of the dims.
+    pub across: usize,
+    /// `x`, `y`, `w`, `b` and the result.
+    pub operands: [Option<RowOperand>; 5],
+    /// The result is so large that it leaves the caches before anybody reads it.
+    pub stream: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowOperand {
+    pub operand: (bool, usize),
+    pub base: i64,
+    /// Elements from one row to the next along each of the dims.
+    pub steps: Vec<i64>,
 }
 
 /// Lanes of a tile: few enough that a dozen of them stay in the nearest cache.
@@ -192,14 +227,26 @@ const WHOLE_ROW: usize = 2048;
 const SHORT_LANES: usize = 256;
 /// A row of this size stays near.
 const NEAR_BUFFER_BYTES: usize = 64 << 10;
+/// Elements of a function without folds that are a unit of work.
+const PIECE: usize = 1 << 14;
 /// More is not kept of a row.
 const MOST_BUFFER_BYTES: usize = 512 << 10;
 
-pub fn lower(code: &Code) -> Loop {
+/// With `rows`, functions of rows are recognised: there are kernels for them.
+pub fn lower(code: &Code, rows: bool) -> Loop {
     let mut code = Peephole::of(code).done();
     let shape = Shaped::of(&code);
     shape.rewrite(&mut code);
-    Lowering::new(code, shape).done()
+    let mut lowering = Lowering::new(code, shape);
+    let rows = if rows { lowering.row_function() } else { None };
+    let mut looped = lowering.done();
+    if let Some(function) = &rows {
+        // A row of f32.
+        looped.buffer_bytes = looped.buffer_bytes.max((function.n * 4).next_multiple_of(64));
+    }
+    looped.rows = rows;
+    looped.share_out();
+    looped
 }
 
 /// SSA that is being simplified; stores are kept apart.
@@ -645,6 +692,9 @@ impl Lowering {
         }
         self.outer_stores(&mut passes);
         Loop {
+            rows: None,
+            units: 0,
+            units_a_chunk: 1,
             form: self.form,
             outer: self.lens(&self.outer),
             serial: self.lens(&self.serial),
@@ -657,6 +707,53 @@ impl Lowering {
             buffer_bytes: self.buffer_bytes,
             reaches: self.reaches,
         }
+    }
+
+    fn row_function(&mut self) -> Option<RowFunction> {
+        let [(value, out)] = &self.work.stores[..] else { return None };
+        let mut dims = [&self.outer[..], &self.lane[..]].concat();
+        let last = dims.pop()?;
+        let n = self.work.lens[last];
+        let row = self.form == Form::Row && self.lane.len() == 1 && n * 4 <= MOST_BUFFER_BYTES;
+        let found = match self.form {
+            Form::Row if row => Recognised::of_rows(&self.work, *value, n)?,
+            Form::Flat => Recognised::of_lanes(&self.work, *value)?,
+            _ => return None,
+        };
+        let fits = |dtype: Dtype| match found.kind {
+            Kind::Copy => dtype != Dtype::Bool,
+            _ => matches!(dtype, Dtype::F32 | Dtype::BF16),
+        };
+        let operand = |output: bool, access: &Access| {
+            let dense = access.at.coeffs[last] == 1 && access.dtype == out.dtype;
+            dense.then(|| RowOperand {
+                operand: (output, access.operand),
+                base: access.at.base,
+                steps: dims.iter().map(|d| access.at.coeffs[*d]).collect(),
+            })
+        };
+        let mut operands = [None, None, None, None, Some(operand(true, out)?)];
+        for (place, access) in operands.iter_mut().zip(&found.accesses) {
+            if let Some(access) = access {
+                *place = Some(operand(false, access)?);
+            }
+        }
+        let bytes = self.work.lens.iter().product::<usize>() * out.dtype.size_bytes();
+        let piece = if row { n } else { n.min(PIECE) };
+        fits(out.dtype).then(|| RowFunction {
+            pieces: n.div_ceil(piece),
+            across: dims.last().map_or(1, |d| self.work.lens[*d]),
+            kind: found.kind,
+            scale: found.scale,
+            epsilon: found.epsilon,
+            dtype: out.dtype,
+            dims: dims.iter().map(|d| self.work.lens[*d]).collect(),
+            n,
+            piece,
+            operands,
+            // Rows that are folded come out slowly enough.
+            stream: !row && bytes > last_cache_bytes() / 2,
+        })
     }
 
     fn needed(&self) -> Vec<bool> {
@@ -1127,6 +1224,188 @@ impl Lowering {
     }
 }
 
+/// A function of rows, from what the peephole leaves of it.
+struct Recognised {
+    kind: Kind,
+    scale: f32,
+    epsilon: f32,
+    /// `x`, `y`, `w` and `b`.
+    accesses: [Option<Access>; 4],
+}
+
+/// What a value of each lane is multiplied by, and what is added.
+type Affines = (Id, Option<Access>, Option<Access>);
+
+impl Recognised {
+    fn of_rows(work: &Work, value: Id, lanes: usize) -> Option<Recognised> {
+        let see = See(work);
+        see.softmax(value)
+            .or_else(|| see.log_softmax(value))
+            .or_else(|| see.rms_norm(value))
+            .or_else(|| see.layer_norm(value, lanes))
+    }
+
+    fn of_lanes(work: &Work, value: Id) -> Option<Recognised> {
+        let see = See(work);
+        let made = |kind: Kind, accesses: [Option<Access>; 4]| {
+            Some(Recognised { kind, scale: 1.0, epsilon: 0.0, accesses })
+        };
+        let load = |id: Id| see.load(id);
+        match (&work.ins[value].op, &work.ins[value].args[..]) {
+            (Op::Load(x), _) => made(Kind::Copy, [Some(x.clone()), None, None, None]),
+            (Op::Tern(Tern::SiluMul), &[x, y, _]) => {
+                made(Kind::SiluMul, [Some(load(x)?), Some(load(y)?), None, None])
+            }
+            (Op::Tern(Tern::GeluMul), &[x, y, w]) => {
+                made(Kind::GeluMul, [Some(load(x)?), Some(load(y)?), Some(load(w)?), None])
+            }
+            (Op::Tern(Tern::Fma), &[x, y, rest]) => {
+                let (x, y) = (load(x)?, load(y)?);
+                if let Some(w) = load(rest) {
+                    return made(Kind::MulAdd, [Some(x), Some(y), Some(w), None]);
+                }
+                let &[w, b] = see.is(rest, &Op::Bin(Bin::Mul))? else { return None };
+                // A minus on either of the second factors.
+                let plain = |id: Id| match see.is(id, &Op::Un(Un32::Neg)) {
+                    Some(&[id]) => (id, true),
+                    _ => (id, false),
+                };
+                let ((w, a), (b, c)) = (plain(w), plain(b));
+                let kind = if a != c { Kind::MulSubMul } else { Kind::MulAddMul };
+                made(kind, [Some(x), Some(y), Some(load(w)?), Some(load(b)?)])
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Looks at code.
+struct See<'a>(&'a Work);
+
+impl See<'_> {
+    fn is(&self, id: Id, op: &Op) -> Option<&[Id]> {
+        let ins = &self.0.ins[id];
+        (ins.op == *op && ins.class == Class::F32).then_some(&ins.args[..])
+    }
+
+    fn load(&self, id: Id) -> Option<Access> {
+        match &self.0.ins[id].op {
+            Op::Load(access) => Some(access.clone()),
+            _ => None,
+        }
+    }
+
+    fn constant(&self, id: Id) -> Option<f32> {
+        match self.0.ins[id].op {
+            Op::Const(bits) if self.0.ins[id].class == Class::F32 => Some(f32::from_bits(bits as u32)),
+            _ => None,
+        }
+    }
+
+    fn function(&self, kind: Kind, x: Id) -> Option<Recognised> {
+        let x = self.load(x)?;
+        Some(Recognised { kind, scale: 1.0, epsilon: 0.0, accesses: [Some(x), None, None, None] })
+    }
+
+    fn softmax(&self, value: Id) -> Option<Recognised> {
+        let &[e, sum] = self.is(value, &Op::Bin(Bin::Div))? else { return None };
+        let &[x, most, _] = self.is(e, &Op::Tern(Tern::ExpSub))? else { return None };
+        let fits = self.is(sum, &Op::Fold(Red::Sum))? == [e] && self.is(most, &Op::Fold(Red::Max))? == [x];
+        if fits { self.function(Kind::Softmax, x) } else { None }
+    }
+
+    fn log_softmax(&self, value: Id) -> Option<Recognised> {
+        let &[off, log] = self.is(value, &Op::Bin(Bin::Sub))? else { return None };
+        let &[x, most] = self.is(off, &Op::Bin(Bin::Sub))? else { return None };
+        let &[sum] = self.is(log, &Op::Un(Un32::Log))? else { return None };
+        let &[e] = self.is(sum, &Op::Fold(Red::Sum))? else { return None };
+        let fits = self.is(e, &Op::Un(Un32::Exp))? == [off] && self.is(most, &Op::Fold(Red::Max))? == [x];
+        if fits { self.function(Kind::LogSoftmax, x) } else { None }
+    }
+
+    /// `rsqrt(Σ of * scale + epsilon)`: what is summed, and the numbers.
+    fn root(&self, r: Id) -> Option<([Id; 2], f32, f32)> {
+        let &[shifted] = self.is(r, &Op::Un(Un32::Rsqrt))? else { return None };
+        let (mean, scale, epsilon) = match self.is(shifted, &Op::Tern(Tern::Fma)) {
+            Some(&[sum, scale, epsilon]) => (sum, Some(self.constant(scale)?), epsilon),
+            _ => match *self.is(shifted, &Op::Bin(Bin::Add))? {
+                [mean, epsilon] => (mean, None, epsilon),
+                _ => return None,
+            },
+        };
+        let (sum, scale) = match (scale, self.is(mean, &Op::Bin(Bin::Div))) {
+            (Some(scale), _) => (mean, scale),
+            (None, Some(&[sum, n])) => (sum, 1.0 / self.constant(n)?),
+            _ => match *self.is(mean, &Op::Bin(Bin::Mul))? {
+                [sum, scale] => (sum, self.constant(scale)?),
+                _ => return None,
+            },
+        };
+        let &[a, b] = self.is(sum, &Op::Fold(Red::Dot))? else { return None };
+        Some(([a, b], scale, self.constant(epsilon)?))
+    }
+
+    fn rms_norm(&self, value: Id) -> Option<Recognised> {
+        let (x, r, w) = match self.is(value, &Op::Tern(Tern::MulMul)) {
+            Some(&[a, b, c]) => [(a, b, c), (b, a, c), (a, c, b), (c, a, b), (b, c, a), (c, b, a)]
+                .into_iter()
+                .find(|(x, r, w)| {
+                    self.root(*r).is_some_and(|root| root.0 == [*x; 2]) && self.load(*w).is_some()
+                })?,
+            _ => match *self.is(value, &Op::Bin(Bin::Mul))? {
+                [a, b] if self.root(b).is_some() => (a, b, a),
+                [a, b] => (b, a, b),
+                _ => return None,
+            },
+        };
+        let (of, scale, epsilon) = self.root(r)?;
+        if of != [x; 2] {
+            return None;
+        }
+        let w = if w == x { None } else { Some(self.load(w)?) };
+        let accesses = [Some(self.load(x)?), None, w, None];
+        Some(Recognised { kind: Kind::RmsNorm, scale, epsilon, accesses })
+    }
+
+    /// `d * r`, perhaps times a weight and plus a bias.
+    fn scaled(&self, value: Id) -> Option<(Id, Affines)> {
+        let (inner, b) = match self.is(value, &Op::Bin(Bin::Add)) {
+            Some(&[inner, b]) => match self.load(b) {
+                Some(access) => (inner, Some(access)),
+                None => (b, Some(self.load(inner)?)),
+            },
+            _ => (value, None),
+        };
+        if let Some(&[x, y, z]) = self.is(inner, &Op::Tern(Tern::MulMul)) {
+            let mut ways = [(x, y, z), (y, x, z), (x, z, y), (z, x, y), (y, z, x), (z, y, x)].into_iter();
+            let (d, r, w) = ways.find(|(_, r, w)| self.root(*r).is_some() && self.load(*w).is_some())?;
+            return Some((d, (r, self.load(w), b)));
+        }
+        match *self.is(inner, &Op::Bin(Bin::Mul))? {
+            [d, r] if self.root(r).is_some() => Some((d, (r, None, b))),
+            [r, d] if self.root(r).is_some() => Some((d, (r, None, b))),
+            _ => None,
+        }
+    }
+
+    fn layer_norm(&self, value: Id, lanes: usize) -> Option<Recognised> {
+        let (d, (r, w, b)) = self.scaled(value)?;
+        let (of, scale, epsilon) = self.root(r)?;
+        let &[sum, mean] = self.is(d, &Op::Bin(Bin::Sub))? else { return None };
+        let &[total, n] = self.is(mean, &Op::Bin(Bin::Div))? else { return None };
+        let whole = self.constant(n)? == lanes as f32 && self.is(total, &Op::Fold(Red::Sum))? == [sum];
+        if of != [d; 2] || !whole {
+            return None;
+        }
+        let (x, y) = match self.is(sum, &Op::Bin(Bin::Add)) {
+            Some(&[x, y]) => (x, Some(self.load(y)?)),
+            _ => (sum, None),
+        };
+        let accesses = [Some(self.load(x)?), y, w, b];
+        Some(Recognised { kind: Kind::LayerNorm, scale, epsilon, accesses })
+    }
+}
+
 /// Tiles of one pass, given back after their last use.
 struct Temporaries {
     top: usize,
@@ -1203,6 +1482,18 @@ fn is_dear(op: &Op) -> bool {
     }
 }
 
+/// Bytes of the largest cache that the processor speaks of.
+fn last_cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        // Linux tells it in kibibytes; elsewhere a common size is taken.
+        let path = "/sys/devices/system/cpu/cpu0/cache/index3/size";
+        let told = std::fs::read_to_string(path).ok();
+        let kib = told.and_then(|text| text.trim().trim_end_matches('K').parse::<usize>().ok());
+        kib.unwrap_or(32 << 10) << 10
+    })
+}
+
 fn tile_of(lens: &[usize]) -> Tile {
     let total: usize = lens.iter().product();
     let most = if total <= WHOLE_ROW { total } else { TILE_LANES };
@@ -1228,6 +1519,9 @@ impl fmt::Display for Loop {
             write!(f, " folds {:?}", self.serial)?;
         }
         writeln!(f, " tile {} x {}", self.tile.lanes, self.tile.n)?;
+        if let Some(function) = &self.rows {
+            writeln!(f, "    as {:?} of rows of {}", function.kind, function.n)?;
+        }
         for (cell, number) in &self.numbers {
             match number {
                 Number::Bits(bits) => writeln!(f, "    c{cell} = {bits:#x}")?,

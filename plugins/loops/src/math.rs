@@ -1,14 +1,21 @@
 //! Functions of one `f32`, each written once: no branches, so that a loop over them becomes vector code for whatever
-//! instructions the surrounding function has ([`Arch`] says only whether multiply-and-add is one of them).
+//! instructions the surrounding function has ([`Arch`] says only whether multiply-and-add is one of them). The commonest
+//! are written over [`Real`], so that they also run on several vectors in lockstep.
 //!
 //! Coefficients are minimax fits made for this crate (Lawson's iteration on Chebyshev points, rounded to `f32`); what each
 //! approximates stands beside it. Errors are measured in `tests/functions.rs`. Not here: functions that are computed
 //! through `f64` (`libm`), they are rare in models.
 
+use crate::vector::{Real, Scalar, Vector};
+use std::marker::PhantomData;
+
 /// Facts about the instructions that a micro-kernel is compiled for.
 pub trait Arch: Copy {
     /// `a * b + c` is one instruction.
     const FMA: bool;
+    /// Vectors that functions run over several at once; where [`Arch::IS_WIDE`] does not hold, one number.
+    type Vector: Vector;
+    const IS_WIDE: bool;
 }
 
 /// `a * b + c`; rounded once where the processor can.
@@ -25,43 +32,29 @@ fn fma64<A: Arch>(a: f64, b: f64, c: f64) -> f64 {
 
 /// Coefficients from the constant term on.
 #[inline(always)]
-fn poly<A: Arch, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
-    let mut sum = coefficients[N - 1];
+fn poly<R: Real, const N: usize>(x: R, coefficients: [f32; N]) -> R {
+    let mut sum = R::of(coefficients[N - 1]);
     let mut k = N - 1;
     while k > 0 {
         k -= 1;
-        sum = fma::<A>(sum, x, coefficients[k]);
+        sum = sum.fma(x, R::of(coefficients[k]));
     }
     sum
 }
 
-/// Adding it rounds to an integer, which then stands in the lowest bits.
-const ROUNDER: f32 = 12_582_912.0;
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// `e^x`; denormal results and overflow to infinity included.
 #[inline(always)]
-pub fn exp<A: Arch>(x: f32) -> f32 {
-    // Comparisons in this order keep NaN.
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -104.5 { -104.5 } else { x };
-    let shifted = fma::<A>(x, std::f32::consts::LOG2_E, ROUNDER);
-    let n = shifted - ROUNDER;
-    let r = fma::<A>(n, -LN_2_LOW, fma::<A>(n, -LN_2_HIGH, x));
+pub fn exp<R: Real>(x: R) -> R {
+    let x = x.at_most(R::of(89.0)).at_least(R::of(-104.5));
+    let n = x.mul(R::of(std::f32::consts::LOG2_E)).nearest();
+    let r = n.fma(R::of(-LN_2_LOW), n.fma(R::of(-LN_2_HIGH), x));
     // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2.
-    let p = poly::<A, 5>(r, [0.5, 0.166_665_18, 0.041_666_202, 0.008_368_971, 0.001_395_062_3]);
-    let y = fma::<A>(p * r, r, r) + 1.0;
-    // In two factors, so that neither overflows where the result does not.
-    let k = (shifted.to_bits() as i32).wrapping_sub(ROUNDER.to_bits() as i32);
-    let half = k >> 1;
-    y * power_of_two(half) * power_of_two(k.wrapping_sub(half))
-}
-
-/// `2^k` for `-126 <= k <= 127`.
-#[inline(always)]
-fn power_of_two(k: i32) -> f32 {
-    f32::from_bits((k.wrapping_add(127) as u32) << 23)
+    let p = poly(r, [0.5, 0.166_665_18, 0.041_666_202, 0.008_368_971, 0.001_395_062_3]);
+    let y = p.mul(r).fma(r, r).add(R::of(1.0));
+    y.scale(n)
 }
 
 /// Natural logarithm; NaN below zero, -inf at zero.
@@ -75,8 +68,8 @@ pub fn log<A: Arch>(x: f32) -> f32 {
     let f = f32::from_bits(bits.wrapping_sub(e << 23) as u32) - 1.0;
     let e = e as f32 - if denormal { 23.0 } else { 0.0 };
     // (log(1 + f) - f + f^2 / 2) / f^3.
-    let p = poly::<A, 9>(
-        f,
+    let p = poly::<Scalar<A>, 9>(
+        Scalar(f, PhantomData),
         [
             0.333_333_1,
             -0.249_999_87,
@@ -88,7 +81,8 @@ pub fn log<A: Arch>(x: f32) -> f32 {
             -0.117_918_22,
             0.069_167_81,
         ],
-    );
+    )
+    .0;
     let square = f * f;
     let tail = fma::<A>(square * f, p, square * -0.5);
     let y = fma::<A>(e, LN_2_HIGH, f + fma::<A>(e, LN_2_LOW, tail));
@@ -99,23 +93,21 @@ pub fn log<A: Arch>(x: f32) -> f32 {
 
 /// Hyperbolic tangent.
 #[inline(always)]
-pub fn tanh<A: Arch>(x: f32) -> f32 {
-    let t = x.abs();
-    let s = x * x;
+pub fn tanh<R: Real>(x: R) -> R {
+    let (t, s, one) = (x.abs(), x.mul(x), R::of(1.0));
     // (tanh(x) / x - 1) / x^2 below 0.64.
-    let p = poly::<A, 5>(s, [-0.333_332_72, 0.133_311_52, -0.053_714_093, 0.020_551_683, -0.005_603_879]);
-    let near = fma::<A>(x * s, p, x);
-    let far = 1.0 - 2.0 / (exp::<A>(t + t) + 1.0);
-    if t < 0.625 { near } else { far.copysign(x) }
+    let p = poly(s, [-0.333_332_72, 0.133_311_52, -0.053_714_093, 0.020_551_683, -0.005_603_879]);
+    let near = x.mul(s).fma(p, x);
+    let far = one.sub(R::of(2.0).div(exp(t.add(t)).add(one)));
+    R::pick(t.less(R::of(0.625)), near, far.copysign(x))
 }
 
 /// The error function.
 #[inline(always)]
-pub fn erf<A: Arch>(x: f32) -> f32 {
-    let t = x.abs();
-    let s = x * x;
+pub fn erf<R: Real>(x: R) -> R {
+    let (t, s) = (x.abs(), x.mul(x));
     // erf(x) / x - 1 below 0.94.
-    let p = poly::<A, 7>(
+    let p = poly(
         s,
         [
             0.128_379_17,
@@ -127,32 +119,33 @@ pub fn erf<A: Arch>(x: f32) -> f32 {
             8.280_379_6e-5,
         ],
     );
-    let near = fma::<A>(x, p, x);
-    let t = if t > 4.05 { 4.05 } else { t };
-    // -log(erfc(t)) / t from 0.9 to 4.05, where erf has become 1.
-    let q = poly::<A, 7>(
+    let near = x.fma(p, x);
+    let t = t.at_most(R::of(4.05));
+    // -log(erfc(t)) / t from 0.9 to 4.05, where erf has become 1; with the sign of what e is raised to.
+    let q = poly(
         t,
         [
-            1.128_689_2,
-            0.634_971_14,
-            0.106_561_39,
-            -0.024_065_452,
-            0.003_797_533_7,
-            -0.000_363_840_37,
-            1.561_818_3e-5,
+            -1.128_689_2,
+            -0.634_971_14,
+            -0.106_561_39,
+            0.024_065_452,
+            -0.003_797_533_7,
+            0.000_363_840_37,
+            -1.561_818_3e-5,
         ],
     );
-    let far = 1.0 - exp::<A>(-(q * t));
-    if t < 0.92 { near } else { far.copysign(x) }
+    let far = R::of(1.0).sub(exp(q.mul(t)));
+    R::pick(t.less(R::of(0.92)), near, far.copysign(x))
 }
 
 /// `x / 2 * (1 + erf(x / sqrt 2))`, through erfc, so that the far negative tail keeps its relative accuracy.
 #[inline(always)]
-pub fn gelu<A: Arch>(x: f32) -> f32 {
-    let z = x.abs() * std::f32::consts::FRAC_1_SQRT_2;
-    let t = 1.0 / fma::<A>(z, 0.5, 1.0);
+pub fn gelu<R: Real>(x: R) -> R {
+    let one = R::of(1.0);
+    // With z = |x| / sqrt 2: t = 1 / (1 + z / 2).
+    let t = one.div(x.abs().fma(R::of(0.5 * std::f32::consts::FRAC_1_SQRT_2), one));
     // log(erfc(z) / t) + z^2.
-    let p = poly::<A, 10>(
+    let p = poly(
         t,
         [
             -1.265_441_4,
@@ -167,20 +160,21 @@ pub fn gelu<A: Arch>(x: f32) -> f32 {
             0.142_194_91,
         ],
     );
-    let tail = 0.5 * t * exp::<A>(fma::<A>(x * -0.5, x, p));
-    x * if x > 0.0 { 1.0 - tail } else { tail }
+    let tail = R::of(0.5).mul(t).mul(exp(x.mul(R::of(-0.5)).fma(x, p)));
+    x.mul(R::pick(R::of(0.0).less(x), one.sub(tail), tail))
 }
 
 /// `1 / (1 + e^-x)`.
 #[inline(always)]
-pub fn sigmoid<A: Arch>(x: f32) -> f32 {
-    1.0 / (1.0 + exp::<A>(-x))
+pub fn sigmoid<R: Real>(x: R) -> R {
+    let one = R::of(1.0);
+    one.div(exp(x.mul(R::of(-1.0))).add(one))
 }
 
 /// `x * sigmoid(x)`.
 #[inline(always)]
-pub fn silu<A: Arch>(x: f32) -> f32 {
-    x * sigmoid::<A>(x)
+pub fn silu<R: Real>(x: R) -> R {
+    x.mul(sigmoid(x))
 }
 
 /// Above this magnitude [`sin`] and [`cos`] lose digits: callers take `libm` there.

@@ -15,6 +15,9 @@
 use crate::graph::Dtype;
 use crate::math::{self, Arch};
 use crate::program::Isa;
+use crate::rows::{self, RowCall};
+use crate::vector::{Cell, Real, Scalar, Vector, sweep};
+use std::marker::PhantomData;
 
 /// What instructions are there beyond the target's own: nothing.
 #[derive(Clone, Copy)]
@@ -23,11 +26,26 @@ pub struct Portable;
 #[derive(Clone, Copy)]
 pub struct Fused;
 
+/// With vectors of 512 bits, too.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy)]
+pub struct Wide;
+
 impl Arch for Portable {
     const FMA: bool = false;
+    type Vector = Scalar<Portable>;
+    const IS_WIDE: bool = false;
 }
 impl Arch for Fused {
     const FMA: bool = true;
+    type Vector = Scalar<Fused>;
+    const IS_WIDE: bool = false;
+}
+#[cfg(target_arch = "x86_64")]
+impl Arch for Wide {
+    const FMA: bool = true;
+    type Vector = std::arch::x86_64::__m512;
+    const IS_WIDE: bool = true;
 }
 
 /// Which operands of a binary operation are single numbers.
@@ -182,6 +200,10 @@ pub struct Table {
     /// Rows of a run each: see [`Rows`].
     pub load: unsafe fn(Dtype, *mut u8, *const u8, Rows),
     pub store: unsafe fn(Dtype, *mut u8, *const u8, Rows),
+    /// Whole rows of functions that are recognised.
+    pub rows: unsafe fn(&RowCall),
+    /// There are such kernels for these instructions: one number at a time the interpreter's tiles are faster.
+    pub has_rows: bool,
 }
 
 /// The micro-kernels for a set of instructions that this machine has.
@@ -212,7 +234,8 @@ macro_rules! isa {
 
             pub static TABLE: Table = Table {
                 un32, bin32, bin64, bini, cmp32, cmp64, cmpi, bits, tern32, sel32, sel64, fold32, lanes32,
-                bin_halves, tern_halves, fold_halves, start32, finish32, load, store,
+                bin_halves, tern_halves, fold_halves, start32, finish32, load, store, rows,
+                has_rows: <$arch as Arch>::IS_WIDE,
             };
 
             isa! { @fns $arch, [$($features)?]
@@ -236,6 +259,7 @@ macro_rules! isa {
                 finish32(op: Red, acc: *const f32, d: *mut f32);
                 load(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
                 store(dtype: Dtype, d: *mut u8, a: *const u8, rows: Rows);
+                rows(call: &RowCall);
             }
         }
     };
@@ -261,7 +285,7 @@ isa!(portable, Portable);
 #[cfg(target_arch = "x86_64")]
 isa!(avx2, Fused, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt");
 #[cfg(target_arch = "x86_64")]
-isa!(avx512, Fused, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl");
+isa!(avx512, Wide, "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl");
 
 /// The loops, without a word on instructions: each is inlined into a function that has some.
 mod generic {
@@ -354,21 +378,122 @@ mod generic {
         Sqrt: f32 => f32 = |x| x.sqrt();
         Rsqrt: f32 => f32 = |x| 1.0 / x.sqrt();
         Recip: f32 => f32 = |x| 1.0 / x;
-        Exp: f32 => f32 = |x| math::exp::<A>(x);
         Log: f32 => f32 = |x| math::log::<A>(x);
         Sin: f32 => f32 = |x| math::sin::<A>(x);
         Cos: f32 => f32 = |x| math::cos::<A>(x);
-        Tanh: f32 => f32 = |x| math::tanh::<A>(x);
-        Erf: f32 => f32 = |x| math::erf::<A>(x);
-        Sigmoid: f32 => f32 = |x| math::sigmoid::<A>(x);
-        Silu: f32 => f32 = |x| math::silu::<A>(x);
-        Gelu: f32 => f32 = |x| math::gelu::<A>(x);
         Floor: f32 => f32 = |x| x.floor();
         Ceil: f32 => f32 = |x| x.ceil();
         Trunc: f32 => f32 = |x| x.trunc();
         Round: f32 => f32 = |x| x.round_ties_even();
         Sign: f32 => f32 = |x| if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x };
         Same: f32 => f32 = |x| x;
+    }
+
+    /// A function of up to three numbers that runs over several vectors in lockstep.
+    trait Lockstep {
+        fn f<R: Real>(x: R, y: R, z: R) -> R;
+    }
+
+    macro_rules! in_lockstep {
+        ($($name:ident = |$x:ident, $y:ident, $z:ident| $value:expr;)*) => {$(
+            struct $name;
+            impl Lockstep for $name {
+                #[inline(always)]
+                fn f<R: Real>($x: R, $y: R, $z: R) -> R { let _ = ($y, $z); $value }
+            }
+        )*};
+    }
+
+    in_lockstep! {
+        Exp = |x, y, z| math::exp(x);
+        Tanh = |x, y, z| math::tanh(x);
+        Erf = |x, y, z| math::erf(x);
+        Sigmoid = |x, y, z| math::sigmoid(x);
+        Silu = |x, y, z| math::silu(x);
+        Gelu = |x, y, z| math::gelu(x);
+        SiluMul = |x, y, z| math::silu(x).mul(y);
+        GeluMul = |x, y, z| math::gelu(x.add(y)).mul(z);
+        ExpSub = |x, y, z| math::exp(x.sub(y));
+    }
+
+    #[inline(always)]
+    unsafe fn wide1<A: Arch, F: Lockstep>(d: *mut f32, a: *const f32, n: usize) {
+        // SAFETY: the module's contract, handed on.
+        unsafe { wide3_of::<A, f32, f32, F, false, true, true>(d, a, a, a, n) }
+    }
+
+    /// As `map3`, of lanes that are f32 or bf16.
+    #[inline(always)]
+    unsafe fn wide3<A: Arch, T: Lane, D: Lane, F: Lockstep>(
+        single: u8,
+        d: *mut D,
+        a: *const T,
+        b: *const u8,
+        c: *const u8,
+        n: usize,
+    ) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            match single & 7 {
+                0 => wide3_of::<A, T, D, F, false, false, false>(d, a, b.cast(), c.cast(), n),
+                1 => wide3_of::<A, T, D, F, true, false, false>(d, a, b.cast(), c.cast(), n),
+                2 => wide3_of::<A, T, D, F, false, true, false>(d, a, b.cast(), c.cast(), n),
+                3 => wide3_of::<A, T, D, F, true, true, false>(d, a, b.cast(), c.cast(), n),
+                4 => wide3_of::<A, T, D, F, false, false, true>(d, a, b.cast(), c.cast(), n),
+                5 => wide3_of::<A, T, D, F, true, false, true>(d, a, b.cast(), c.cast(), n),
+                6 => wide3_of::<A, T, D, F, false, true, true>(d, a, b.cast(), c.cast(), n),
+                _ => wide3_of::<A, T, D, F, true, true, true>(d, a, b.cast(), c.cast(), n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn wide3_of<
+        A: Arch,
+        T: Lane,
+        D: Lane,
+        F: Lockstep,
+        const X: bool,
+        const Y: bool,
+        const Z: bool,
+    >(
+        d: *mut D,
+        a: *const T,
+        b: *const T,
+        c: *const T,
+        n: usize,
+    ) {
+        if n == 0 {
+            return;
+        }
+        // SAFETY: the module's contract: a single number is an f32, and there is a first lane.
+        let single = |at: *const T| unsafe { *at.cast::<f32>() };
+        let x = if X { single(a) } else { 0.0 };
+        let y = if Y { single(b) } else { 0.0 };
+        let z = if Z { single(c) } else { 0.0 };
+        if !A::IS_WIDE {
+            for i in 0..n {
+                let number = |v: f32| Scalar::<A>(v, PhantomData);
+                // SAFETY: the module's contract.
+                unsafe {
+                    let x = if X { x } else { (*a.add(i)).get() };
+                    let y = if Y { y } else { (*b.add(i)).get() };
+                    let z = if Z { z } else { (*c.add(i)).get() };
+                    *d.add(i) = D::put(F::f(number(x), number(y), number(z)).0);
+                }
+            }
+            return;
+        }
+        type V<A> = <A as Arch>::Vector;
+        sweep!(V<A>, n, |at, left| {
+            // SAFETY: the module's contract.
+            unsafe {
+                let x = if X { <[V<A>; U]>::of(x) } else { T::vectors(a.add(at), left, 0.0) };
+                let y = if Y { <[V<A>; U]>::of(y) } else { T::vectors(b.add(at), left, 0.0) };
+                let z = if Z { <[V<A>; U]>::of(z) } else { T::vectors(c.add(at), left, 0.0) };
+                Cell::put_vectors(d.add(at), F::f(x, y, z), left, false);
+            }
+        });
     }
 
     /// Lanes beyond the limit of the fast path, done again.
@@ -402,7 +527,7 @@ mod generic {
                 Un32::Sqrt => map1::<A, _, _, Sqrt>(d, a, n),
                 Un32::Rsqrt => map1::<A, _, _, Rsqrt>(d, a, n),
                 Un32::Recip => map1::<A, _, _, Recip>(d, a, n),
-                Un32::Exp => map1::<A, _, _, Exp>(d, a, n),
+                Un32::Exp => wide1::<A, Exp>(d, a, n),
                 Un32::Log => map1::<A, _, _, Log>(d, a, n),
                 Un32::Sin => {
                     map1::<A, _, _, Sin>(d, a, n);
@@ -412,11 +537,11 @@ mod generic {
                     map1::<A, _, _, Cos>(d, a, n);
                     repair(d, a, n, libm::cos);
                 }
-                Un32::Tanh => map1::<A, _, _, Tanh>(d, a, n),
-                Un32::Erf => map1::<A, _, _, Erf>(d, a, n),
-                Un32::Sigmoid => map1::<A, _, _, Sigmoid>(d, a, n),
-                Un32::Silu => map1::<A, _, _, Silu>(d, a, n),
-                Un32::Gelu => map1::<A, _, _, Gelu>(d, a, n),
+                Un32::Tanh => wide1::<A, Tanh>(d, a, n),
+                Un32::Erf => wide1::<A, Erf>(d, a, n),
+                Un32::Sigmoid => wide1::<A, Sigmoid>(d, a, n),
+                Un32::Silu => wide1::<A, Silu>(d, a, n),
+                Un32::Gelu => wide1::<A, Gelu>(d, a, n),
                 Un32::Floor => map1::<A, _, _, Floor>(d, a, n),
                 Un32::Ceil => map1::<A, _, _, Ceil>(d, a, n),
                 Un32::Trunc => map1::<A, _, _, Trunc>(d, a, n),
@@ -622,9 +747,6 @@ mod generic {
             let far = y - apart * (1.0 - z);
             if z.abs() < 0.5 { near } else { far }
         };
-        SiluMul = |x, y, z| { let _ = z; math::silu::<A>(x) * y };
-        GeluMul = |x, y, z| math::gelu::<A>(x + y) * z;
-        ExpSub = |x, y, z| { let _ = z; math::exp::<A>(x - y) };
     }
 
     #[inline(always)]
@@ -695,9 +817,9 @@ mod generic {
                 Tern::AddMul => map3::<A, AddMul>(single, d, a, b, c, n),
                 Tern::MulMul => map3::<A, MulMul>(single, d, a, b, c, n),
                 Tern::Lerp => map3::<A, Lerp>(single, d, a, b, c, n),
-                Tern::SiluMul => map3::<A, SiluMul>(single, d, a, b, c, n),
-                Tern::GeluMul => map3::<A, GeluMul>(single, d, a, b, c, n),
-                Tern::ExpSub => map3::<A, ExpSub>(single, d, a, b, c, n),
+                Tern::SiluMul => wide3::<A, f32, f32, SiluMul>(single, d, a, b.cast(), c.cast(), n),
+                Tern::GeluMul => wide3::<A, f32, f32, GeluMul>(single, d, a, b.cast(), c.cast(), n),
+                Tern::ExpSub => wide3::<A, f32, f32, ExpSub>(single, d, a, b.cast(), c.cast(), n),
             }
         }
     }
@@ -849,7 +971,7 @@ mod generic {
     }
 
     /// A lane in memory: f32, or bf16.
-    trait Lane: Copy {
+    trait Lane: Cell {
         const IS_HALF: bool;
         fn get(self) -> f32;
         fn put(v: f32) -> Self;
@@ -1036,9 +1158,9 @@ mod generic {
                 Tern::SubMul => triple_of::<A, D, SubMul>(single, d, a, b, c, n),
                 Tern::AddMul => triple_of::<A, D, AddMul>(single, d, a, b, c, n),
                 Tern::MulMul => triple_of::<A, D, MulMul>(single, d, a, b, c, n),
-                Tern::SiluMul => triple_of::<A, D, SiluMul>(single, d, a, b, c, n),
-                Tern::GeluMul => triple_of::<A, D, GeluMul>(single, d, a, b, c, n),
-                Tern::Lerp | Tern::ExpSub => triple_of::<A, D, ExpSub>(single, d, a, b, c, n),
+                Tern::SiluMul => wide3::<A, u16, D, SiluMul>(single & 6, d, a, b, c, n),
+                Tern::GeluMul => wide3::<A, u16, D, GeluMul>(single & 6, d, a, b, c, n),
+                Tern::Lerp | Tern::ExpSub => wide3::<A, u16, D, ExpSub>(single & 6, d, a, b, c, n),
             }
         }
     }
@@ -1052,6 +1174,16 @@ mod generic {
                 Red::Min => fold_of::<A, u16>(Red::Min, acc, a, a, n),
                 Red::Dot => fold_of::<A, u16>(Red::Dot, acc, a, b, n),
                 Red::Sum | Red::Prod => fold_of::<A, u16>(Red::Sum, acc, a, a, n),
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub unsafe fn rows<A: Arch>(call: &RowCall) {
+        // SAFETY: the module's contract, handed on.
+        unsafe {
+            if A::IS_WIDE {
+                rows::rows::<A::Vector>(call);
             }
         }
     }

@@ -7,7 +7,6 @@ use crate::lower::{self, Loop};
 use crate::micro::{self, Table};
 use crate::work::{self, Work};
 use crate::{emit, meta};
-use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
@@ -218,7 +217,7 @@ impl fmt::Display for Program {
 pub struct Kernel {
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
-    /// Bytes and alignment that each view must have.
+    /// Bytes and alignment (a power of two) that each view must have.
     input_needs: Vec<(usize, usize)>,
     output_needs: Vec<(usize, usize)>,
     n_slots: usize,
@@ -272,10 +271,7 @@ impl Kernel {
         for (at, (view, need)) in outputs.iter().zip(&self.output_needs).enumerate() {
             fits("output", at, view.data, view.bytes, *need)?;
         }
-        // Few kernels have more operands; those that do allocate.
-        let inputs: SmallVec<[*const u8; 16]> = inputs.iter().map(|view| view.data).collect();
-        let outputs: SmallVec<[*mut u8; 16]> = outputs.iter().map(|view| view.data).collect();
-        let operands = Operands { inputs: &inputs, outputs: &outputs, numbers };
+        let operands = Operands { inputs, outputs, numbers };
         self.loops.iter().try_for_each(|looped| looped.run(self.table, &operands, parallel))
     }
 }
@@ -291,7 +287,7 @@ fn fits(
     bytes: usize,
     (expected, align): (usize, usize),
 ) -> Result<(), RunError> {
-    if bytes >= expected && data.addr().is_multiple_of(align) {
+    if bytes >= expected && data.addr() & (align - 1) == 0 {
         Ok(())
     } else {
         Err(RunError::View { what, at, bytes, expected })
@@ -341,8 +337,8 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<Program, Unsupported>
         }
         temporaries.extend(outputs.iter().filter(|value| !outside.contains(value)));
         let mut inputs = Vec::new();
-        let loops: Vec<Loop> =
-            emit::emit(&groups, at, &mut inputs, &outputs).iter().map(lower::lower).collect();
+        let codes = emit::emit(&groups, at, &mut inputs, &outputs);
+        let loops: Vec<Loop> = codes.iter().map(|code| lower::lower(code, table.has_rows)).collect();
         steps.push(Step::Kernel(kernel(&groups, inputs, outputs, loops, (isa, table))));
     }
     let types = groups.work.values.iter().map(|value| value.ty.clone()).collect();

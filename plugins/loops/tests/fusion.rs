@@ -234,3 +234,96 @@ fn compiling_the_same_graph_gives_the_same_text() {
     let first = text();
     (0..5).for_each(|_| assert_eq!(text(), first));
 }
+
+/// Blocks of a model: a norm, an activation and a residual before each product that is somebody else's.
+fn blocks(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let ty = TensorType::new(Dtype::F32, &[8, 64]);
+    let mut x = graph.dense_input(ty.clone()).expect("small");
+    for at in 0..n {
+        let push =
+            |graph: &mut Graph, prim: Prim, operands: &[Operand]| graph.push1(prim, operands).expect("fits");
+        let square = push(&mut graph, Prim::Binary(Binary::Mul), &[x.into(), x.into()]);
+        let fold = Prim::Reduce { op: Reduce::Sum, axes: vec![1], out: None };
+        let sum = push(&mut graph, fold, &[square.into()]);
+        let r = push(&mut graph, Prim::Unary(Unary::Rsqrt), &[sum.into()]);
+        let spread = Prim::Broadcast { dims: vec![8, 64], axes: vec![0] };
+        let r = push(&mut graph, spread, &[r.into()]);
+        let normed = push(&mut graph, Prim::Binary(Binary::Mul), &[x.into(), r.into()]);
+        let inner = match at % 2 {
+            0 => push(&mut graph, Prim::Extern(vec![ty.clone()]), &[normed.into()]),
+            _ => push(&mut graph, Prim::Unary(Unary::Tanh), &[normed.into()]),
+        };
+        x = push(&mut graph, Prim::Binary(Binary::Add), &[x.into(), inner.into()]);
+    }
+    graph.output(x);
+    graph
+}
+
+/// Ops in a chain, each result read by the one after it and by one much later.
+fn ladder(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let mut values = vec![graph.dense_input(TensorType::new(Dtype::F32, &[64])).expect("small")];
+    for at in 0..n {
+        let (a, b) = (values[at], values[at / 2]);
+        let op = if at % 7 == 6 {
+            Prim::Extern(vec![TensorType::new(Dtype::F32, &[64])])
+        } else {
+            Prim::Binary(Binary::Add)
+        };
+        let operands: &[Operand] = &[a.into(), b.into()];
+        values.push(graph.push1(op, operands).expect("fits"));
+    }
+    graph.output(values[n]);
+    graph
+}
+
+/// Nothing but pointwise ops, in one kernel.
+fn chain(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let x = graph.dense_input(TensorType::new(Dtype::F32, &[64])).expect("small");
+    let y = (0..n).fold(x, |y, at| {
+        let prim = if at % 3 == 0 { Prim::Unary(Unary::Tanh) } else { Prim::Binary(Binary::Add) };
+        let operands: &[Operand] = if at % 3 == 0 { &[y.into()] } else { &[y.into(), x.into()] };
+        graph.push1(prim, operands).expect("fits")
+    });
+    graph.output(y);
+    graph
+}
+
+/// Every other op is somebody else's, so that there are as many loops as ops.
+fn alternating(n: usize) -> Graph {
+    let mut graph = Graph::new();
+    let ty = TensorType::new(Dtype::F32, &[64]);
+    let x = graph.dense_input(ty.clone()).expect("small");
+    let y = (0..n).fold(x, |y, at| {
+        let prim = if at % 2 == 0 { Prim::Unary(Unary::Tanh) } else { Prim::Extern(vec![ty.clone()]) };
+        graph.push1(prim, &[y.into()]).expect("fits")
+    });
+    graph.output(y);
+    graph
+}
+
+/// Sixteen times the ops take about eighteen times as long on a quiet machine, 27 times where each op is a loop of its own;
+/// the limit leaves room for what else the machine does, and none for a search of all ops for each op. (Thousands of ops in
+/// one loop once overflowed the stack.)
+#[test]
+fn compile_time_grows_with_the_graph() {
+    type Made = fn(usize) -> Graph;
+    let graphs: [(&str, Made, usize); 4] =
+        [("blocks", blocks, 7), ("ladder", ladder, 1), ("chain", chain, 1), ("alternating", alternating, 1)];
+    for (name, make, each) in graphs {
+        let time = |ops: usize| {
+            let graph = make(ops / each);
+            let once = |_| {
+                let start = std::time::Instant::now();
+                compile(&graph, &Options::default()).expect("taken");
+                start.elapsed().as_secs_f64()
+            };
+            (0..3).map(once).fold(f64::INFINITY, f64::min)
+        };
+        let [small, middle, large] = [1000, 4000, 16_000].map(time);
+        println!("{name}: {:.1} ms, {:.1} ms, {:.1} ms", small * 1e3, middle * 1e3, large * 1e3);
+        assert!(large <= 100.0 * small, "{name}: {small} s for 1,000 ops, {large} s for 16,000");
+    }
+}
