@@ -27,7 +27,7 @@ fn all_models(host: &Host) {
     for folder in models::folders("grads.safetensors") {
         let name = models::name(&folder);
         for remat in [true, false] {
-            match models::gradients(host, &folder, remat) {
+            match models::gradients(host, &folder, remat, &|_| 1.0) {
                 Ok(()) => n_checked += 1,
                 Err(why) => wrong.push(format!("{name} (remat {remat}): {why}")),
             }

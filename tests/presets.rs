@@ -23,12 +23,10 @@ use thunderhead::plan::{PlanFile, PlannedOp};
 use thunderhead::run::GradRequest;
 use thunderhead::{Host, HostOptions, Program, Tensor, Value};
 
-/// Models whose gradients fusers give, but beyond PyTorch's tolerance, and why.
-const GRADIENT_EXCEPTIONS: &[(&str, &str)] = &[(
-    "bn_train",
-    "the gradient of a bias in front of a batch norm is zero but for rounding; it is compared on the scale of a thousandth \
-     of the largest gradient, and sums of another order leave 1.3 times what that allows",
-)];
+/// A model, a gradient of it that is zero but for rounding (a bias in front of a batch norm: a sum of 196 terms that cancel),
+/// and how many times the tolerance sums of another order than PyTorch's may take: it is a thousandth of the model's largest
+/// gradient that scales it, 8 units of rounding of which are allowed. Measured: 1.3.
+const CANCELLING: (&str, &str, f64) = ("bn_train", "3.bias", 2.0);
 
 fn dist() -> Option<PathBuf> {
     let dist = std::env::var_os("THUNDERHEAD_DIST").map(PathBuf::from)?;
@@ -66,9 +64,12 @@ fn all(host: &Host) {
                 wrong.push(format!("{name}: {why}"));
             }
         }
-        let compared = folder.join("grads.safetensors").exists()
-            && GRADIENT_EXCEPTIONS.iter().all(|(model, _)| *model != name);
-        if compared && let Err(why) = models::gradients(host, &folder, true) {
+        let slack = |gradient: &str| match CANCELLING {
+            (model, known, times) if (model, known) == (&name, gradient) => times,
+            _ => 1.0,
+        };
+        let compared = folder.join("grads.safetensors").exists();
+        if compared && let Err(why) = models::gradients(host, &folder, true, &slack) {
             wrong.push(format!("{name}: {why}"));
         }
     }
@@ -283,7 +284,7 @@ fn two_fusers_of_one_label_name_their_regions_apart() {
         for dialect in ["model", "core"] {
             models::results(&host, &folder(name), dialect).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
-        models::gradients(&host, &folder(name), true).unwrap_or_else(|why| panic!("{name}: {why}"));
+        models::gradients(&host, &folder(name), true, &|_| 1.0).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
     let plans = llama_plans(&host);
     let by: std::collections::BTreeSet<&str> =
