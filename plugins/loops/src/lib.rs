@@ -54,6 +54,7 @@ mod affine;
 mod fuse;
 
 mod emit;
+mod kept;
 mod lower;
 
 #[allow(unsafe_code)] // tiles and tensors are raw memory; why it is sound stands at its head

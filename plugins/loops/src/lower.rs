@@ -13,12 +13,13 @@
 use crate::affine::Affine;
 use crate::emit::{Access, Class, Code, Id, Ins, Op};
 use crate::graph::{Binary, Dtype, Unary, dense_strides};
+use crate::kept::{self, Key};
 use crate::micro::{Bin, Cmp, IntBin, PARTIALS, Red, Shape, Tern, Un32};
 use crate::rows::Kind;
 use std::fmt;
 use std::sync::OnceLock;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
     Flat,
     Row,
@@ -111,7 +112,7 @@ impl Step {
 }
 
 /// An access with its coefficients by level.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reach {
     /// Among inputs, or else outputs; `None`: only a number is wanted.
     pub operand: Option<(bool, usize)>,
@@ -133,7 +134,7 @@ impl Reach {
 }
 
 /// How lanes are cut into tiles: `count` of coordinate `dim`, all of those behind it, one of those before.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tile {
     pub dim: usize,
     pub count: usize,
@@ -232,14 +233,24 @@ const PIECE: usize = 1 << 14;
 /// More is not kept of a row.
 const MOST_BUFFER_BYTES: usize = 512 << 10;
 
-/// With `rows`, functions of rows are recognised: there are kernels for them.
-pub fn lower(code: &Code, rows: bool) -> Loop {
+fn begin(code: &Code) -> Lowering {
     let mut code = Peephole::of(code).done();
     let shape = Shaped::of(&code);
     shape.rewrite(&mut code);
-    let mut lowering = Lowering::new(code, shape);
+    Lowering::new(code, shape)
+}
+
+/// What the loop would be kept under, if it were no function of rows.
+#[cfg(test)]
+pub fn key(code: &Code) -> Key {
+    begin(code).key()
+}
+
+/// With `rows`, functions of rows are recognised: there are kernels for them.
+pub fn lower(code: &Code, rows: bool) -> Loop {
+    let mut lowering = begin(code);
     let rows = if rows { lowering.row_function() } else { None };
-    let mut looped = lowering.done();
+    let mut looped = lowering.kept();
     if let Some(function) = &rows {
         // A row of f32.
         looped.buffer_bytes = looped.buffer_bytes.max((function.n * 4).next_multiple_of(64));
@@ -648,6 +659,42 @@ impl Lowering {
         let at = self.held_bytes;
         self.held_bytes += bytes.next_multiple_of(64);
         at
+    }
+
+    /// The loop, as it was lowered for other sizes where the steps are the same.
+    fn kept(self) -> Loop {
+        let key = self.key();
+        let Some(mut looped) = kept::find(&key) else {
+            let looped = self.done();
+            kept::keep(key, &looped);
+            return looped;
+        };
+        looped.outer = self.lens(&self.outer);
+        looped.lane = self.lens(&self.lane);
+        looped.tile = self.tile;
+        debug_assert_eq!(looped, self.done(), "what a loop depends on is in its key");
+        looped
+    }
+
+    /// Coordinates that are walked one by one, and the one that is cut into tiles of a size that is in the key, may have
+    /// any length. A row's own lanes may not: buffers are as long as it is.
+    fn key(&self) -> Key {
+        let mut lens = self.work.lens.clone();
+        self.outer.iter().for_each(|d| lens[*d] = 0);
+        if let (Form::Flat | Form::Column, Some(first)) = (self.form, self.lane.first()) {
+            lens[*first] = 0;
+        }
+        Key {
+            ins: self.work.ins.clone(),
+            stores: self.work.stores.clone(),
+            lens,
+            form: self.form,
+            outer: self.outer.clone(),
+            serial: self.serial.clone(),
+            lane: self.lane.clone(),
+            reaches: self.reaches.clone(),
+            tile: Tile { n: 0, ..self.tile },
+        }
     }
 
     fn done(mut self) -> Loop {
