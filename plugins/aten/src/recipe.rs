@@ -126,7 +126,7 @@ const SMALL_BYTES: usize = 64 << 10;
 
 /// Too little work to share.
 fn is_small(op: &Op<'_>) -> bool {
-    let bytes = |tensor: TensorDesc<'_>| Some(tensor.numel()?.checked_mul(tensor.dtype().size_bytes())?);
+    let bytes = |tensor: TensorDesc<'_>| tensor.numel()?.checked_mul(tensor.dtype().size_bytes());
     let sum = op.inputs().chain(op.outputs()).try_fold(0usize, |sum, tensor| sum.checked_add(bytes(tensor)?));
     sum.is_some_and(|sum| sum <= SMALL_BYTES)
 }
