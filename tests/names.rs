@@ -241,6 +241,15 @@ fn no_public_name_goes_without_an_alias() {
 }
 
 #[test]
+fn the_page_of_the_config_has_every_key() {
+    let page = fs::read_to_string(root().join("docs/config.md")).expect("docs/config.md is there");
+    let words: BTreeSet<&str> = page.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+    let missing: Vec<String> =
+        keys().into_iter().filter(|key| !words.contains(key.rsplit('.').next().unwrap_or(key))).collect();
+    assert!(missing.is_empty(), "docs/config.md says nothing of {missing:?}");
+}
+
+#[test]
 fn a_rename_is_noticed_unless_the_old_name_is_kept() {
     let now = names();
     let before = text(&now);

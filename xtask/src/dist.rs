@@ -93,7 +93,7 @@ fn compile(libtorch: Option<&Libtorch>, profile: Profile) -> Result<(), Failure>
 
 /// Copies what was built into a fresh tree. Files are put beside their place and renamed, so that a tree in use stays whole.
 fn lay_out(built: &Path, tree: &Path, libtorch: Option<&Libtorch>) -> Result<(), Failure> {
-    for folder in ["bin", "plugins", "configs", "include", "share"] {
+    for folder in ["bin", "plugins", "configs", "include", "share/docs"] {
         let folder = tree.join(folder);
         tool::io("create", &folder, fs::create_dir_all(&folder))?;
     }
@@ -119,6 +119,7 @@ fn lay_out(built: &Path, tree: &Path, libtorch: Option<&Libtorch>) -> Result<(),
     }
     copy_all(&tool::root().join("configs"), &tree.join("configs"), "toml")?;
     copy_all(&tool::root().join("sdk/abi/include"), &tree.join("include"), "h")?;
+    copy_all(&tool::root().join("docs"), &tree.join("share/docs"), "md")?;
     for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
         let source = tool::root().join(name);
         if source.exists() {
