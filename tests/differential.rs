@@ -11,6 +11,8 @@
 
 #[path = "differential/make.rs"]
 mod make;
+#[path = "support/random.rs"]
+mod random;
 #[path = "differential/recipe.rs"]
 mod recipe;
 #[path = "conformance/sample.rs"]

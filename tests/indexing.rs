@@ -6,6 +6,10 @@
 //! integers (even seeds) make every sum exact in every dtype; others must be within one rounding of the oracle (sums of halves run in
 //! f32). No half-precision reference anywhere.
 
+#[path = "support/random.rs"]
+mod random;
+
+use random::SplitMix64;
 use rustc_hash::FxHashMap;
 use thunderhead::config::{Overlay, Start, Surroundings};
 use thunderhead::ir::{
@@ -362,7 +366,7 @@ fn program(form: &Form, dtype: Dtype) -> Result<Program, OpError> {
 }
 
 fn check(form: &Form, dtype: Dtype, sessions: &[Session; 2], seed: u64) -> Result<(), String> {
-    let mut draw = Draw(seed.wrapping_mul(0x1_0001) ^ 0x5EED);
+    let mut draw = Draw(SplitMix64(seed.wrapping_mul(0x1_0001) ^ 0x5EED));
     let mut inputs = Vec::new();
     for dims in form.floats {
         let n = dims.iter().product::<i64>() as usize;
@@ -387,7 +391,7 @@ fn check(form: &Form, dtype: Dtype, sessions: &[Session; 2], seed: u64) -> Resul
             session.forward(&inputs, &GradRequest::default()).map_err(|e| e.to_string())?;
         let out = outputs[0].tensor().ok_or("no result")?;
         let n_out = out.dims().iter().product::<i64>() as usize;
-        let mut draw = Draw(seed ^ 0xC07A);
+        let mut draw = Draw(SplitMix64(seed ^ 0xC07A));
         let cotangent: Vec<f64> = (0..n_out)
             .map(|_| {
                 if exact { draw.below(5) as f64 - 2.0 } else { draw.below(1 << 20) as f64 / 524_288.0 - 1.0 }
@@ -461,16 +465,12 @@ fn numbers(t: &Tensor) -> Vec<f64> {
     }
 }
 
-/// SplitMix64.
-struct Draw(u64);
+/// What a case holds, from its seed.
+struct Draw(SplitMix64);
 
 impl Draw {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     fn below(&mut self, n: u64) -> u64 {

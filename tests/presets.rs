@@ -115,27 +115,18 @@ fn llama() -> (String, String) {
     (folder.join("model.pt2").display().to_string(), folder.join("inputs.safetensors").display().to_string())
 }
 
+/// The execution trace of the Llama with the preset `torch_compile`, with these words more.
+fn traced(dist: &Path, more: &[&str]) -> String {
+    let (model, inputs) = llama();
+    let words = ["trace", &model, "--inputs", &inputs, "--config", "torch_compile", "--stage", "execution"];
+    printed(dist, &[&words[..], more].concat())
+}
+
 /// The playground: forward and backward of a Llama, one fused symbol each.
 #[test]
 fn a_llama_is_one_region_forward_and_one_backward() {
     let Some(dist) = dist() else { return };
-    let (model, inputs) = llama();
-    let text = printed(
-        &dist,
-        &[
-            "trace",
-            &model,
-            "--inputs",
-            &inputs,
-            "--config",
-            "torch_compile",
-            "--grad",
-            "--stage",
-            "execution",
-            "--depth",
-            "1",
-        ],
-    );
+    let text = traced(&dist, &["--grad", "--depth", "1"]);
     let lines = |word: &str| text.lines().filter(|line| line.contains(word)).count();
     assert_eq!(lines("= TorchCompile0("), 1, "{text}");
     assert_eq!(lines("= TorchCompile1("), 1, "{text}");
@@ -209,22 +200,7 @@ fn attention_is_whole_before_a_fuser_and_behind_it_forward_and_backward() {
 #[test]
 fn a_llamas_region_holds_nothing_twice() {
     let Some(dist) = dist() else { return };
-    let (model, inputs) = llama();
-    let text = printed(
-        &dist,
-        &[
-            "trace",
-            &model,
-            "--inputs",
-            &inputs,
-            "--config",
-            "torch_compile",
-            "--stage",
-            "execution",
-            "--depth",
-            "2",
-        ],
-    );
+    let text = traced(&dist, &["--depth", "2"]);
     let lines = |what: &[&str]| {
         text.lines()
             .filter(|line| line.trim().starts_with('%') && what.iter().all(|w| line.contains(w)))

@@ -7,22 +7,19 @@
 use thunderhead::ir::{Arg, Dim, Dtype, Stage, TensorType, Trace};
 use thunderhead::ops::{self, Builder};
 
+use crate::random::SplitMix64;
 use crate::recipe::{Fact, Made, Operand, Precision, Recipe, Step, argument};
 
-/// SplitMix64.
-pub struct Rng(u64);
+/// What a program is made of, from its seed.
+pub struct Rng(SplitMix64);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D)
+        Rng(SplitMix64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5851_F42D_4C95_7F2D))
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     pub fn below(&mut self, n: usize) -> usize {

@@ -43,16 +43,9 @@ pub fn run(args: &BenchArgs, screen: &Screen) -> Result<(), Failure> {
         // What is said of model and inputs is the same for all: the first says it.
         let quiet = screen.quiet();
         let screen = if i == 0 { screen } else { &quiet };
-        let mut opened = Opened::new(&model, &args.inputs, screen)?;
+        let mut lane = Lane::new(name, Opened::new(&model, &args.inputs, screen)?, wanted.as_ref())?;
         if let Some(first) = lanes.first() {
-            // One copy for all: otherwise each would push the others' out of the caches.
-            opened.inputs.clone_from(&first.opened.inputs);
-        }
-        let mut lane = Lane::new(name, opened, wanted.as_ref())?;
-        if let (Some((_, own)), Some(first)) = (&mut lane.gradients, lanes.first())
-            && let Some((_, shared)) = &first.gradients
-        {
-            own.clone_from(shared);
+            lane.share(first);
         }
         drop(progress);
         lanes.push(lane);
@@ -161,6 +154,12 @@ impl Lane {
             n_runs: 1,
             samples: Vec::new(),
         })
+    }
+
+    /// Takes the first one's inputs and cotangents, which are the same: else each would push the other's out of the caches.
+    fn share(&mut self, first: &Lane) {
+        self.opened.inputs.clone_from(&first.opened.inputs);
+        self.gradients.clone_from(&first.gradients);
     }
 
     /// One run, from the state as it is.
